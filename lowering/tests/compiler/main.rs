@@ -29,6 +29,7 @@ mod fold;
 mod functions;
 mod fuzz;
 mod fuzzgen;
+mod gather;
 mod ide_stub;
 mod inline;
 mod iteration_split;

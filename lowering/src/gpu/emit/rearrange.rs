@@ -1,6 +1,8 @@
 //! Emission of join, index, exchange and gather: within the thread where it holds the elements, by shuffles within the
 //! warp, else through shared memory.
 
+use std::collections::HashMap;
+
 use tile_ir::ir::Op;
 use tile_ir::ops::{Exchange, Gather, Index, Join};
 
@@ -9,6 +11,7 @@ use crate::gpu::emit::reduce::load;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode, TileRegisters};
 use crate::gpu::layout::Coord;
 use crate::gpu::layout::coord_bits::CoordBits;
+use crate::gpu::layout::gather::{GatherSource, GatherSources, warp_gather};
 use crate::gpu::layout::smem_tile::SmemTile;
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
@@ -131,6 +134,11 @@ fn exchange_through_smem(exchange: &Exchange, gpu: &mut Gpu, b: &mut Builder, op
 
 impl GpuEmit for Gather {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        if let Some(sources) = warp_gather(&gpu.plan.schedule.distributed, self, op.results[0]) {
+            let values = gpu.registers(self.value);
+            let registers = gpu.gather_in_warp(b, &values, &sources);
+            return gpu.define(op.results[0], registers);
+        }
         let layout = gpu.layout(op.results[0]).clone();
         let ty = gpu.func.ty(self.value).clone();
         let tile = gpu.write_to_scratch(b, op, self.value, SmemTile::padded(&ty.shape, ty.dtype));
@@ -151,12 +159,51 @@ impl GpuEmit for Gather {
                     if axis == self.axis { index } else { gpu.coord(b, &layout, register, axis) }
                 });
                 let value = load(b, pointer, ty.dtype, 1)[0];
-                let zero = if value.ty.elem.is_float() { b.float(value.ty, 0.0) } else { b.int(value.ty, 0) };
+                let zero = zero(b, value.ty);
                 b.select(inside, value, zero)
             })
             .collect();
         gpu.define(op.results[0], registers);
     }
+}
+
+impl Gpu<'_> {
+    /// Selects each register of a gather's result from its sources; lanes that take the same register of another lane share a shuffle.
+    fn gather_in_warp(&self, b: &mut Builder, values: &[Val], sources: &[GatherSources]) -> Vec<Val> {
+        let mut moved: HashMap<GatherSource, Val> = HashMap::new();
+        let one = b.int(Ty::I32, 1);
+        let mut register = |sources: &GatherSources| {
+            let mut result = None;
+            for (&source, &lanes) in sources {
+                let value = *moved.entry(source).or_insert_with(|| match source {
+                    GatherSource::Zero => zero(b, values[0].ty),
+                    GatherSource::Own { register } => values[register],
+                    GatherSource::Lane { register, distance } => {
+                        let distance = b.int(Ty::I32, i64::from(distance));
+                        let lane = b.add(self.thread.lane, distance);
+                        self.shuffle(b, values[register], ShuffleMode::Index, lane)
+                    }
+                });
+                result = Some(match result {
+                    None => value,
+                    Some(others) => {
+                        let lanes = b.int(Ty::I32, i64::from(lanes));
+                        let lanes = b.lshr(lanes, self.thread.lane);
+                        let bit = b.and(lanes, one);
+                        let takes = b.icmp(IntPredicate::Eq, bit, one);
+                        b.select(takes, value, others)
+                    }
+                });
+            }
+            result.expect("every lane has a source")
+        };
+        sources.iter().map(&mut register).collect()
+    }
+}
+
+/// Zero of a register's type.
+fn zero(b: &mut Builder, ty: Ty) -> Val {
+    if ty.elem.is_float() { b.float(ty, 0.0) } else { b.int(ty, 0) }
 }
 
 /// The integer type of an index, widened to 32 bits or more.

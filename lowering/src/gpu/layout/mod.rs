@@ -10,6 +10,8 @@
 //! - `coord_bits`: which bits of a coordinate registers, lanes and warps hold.
 //! - [`distributed`]: what all of this gives.
 //! - [`dot`]: layouts of dot operands and accumulators, as mma and wgmma instructions take them.
+//! - [`gather`]: gathers that stay within each warp.
+//! - `known_elements`: elements that follow from their coordinates.
 //! - `layout_graph`: which values share a layout.
 //! - `reindex`: layouts through views, which hold the same elements at other coordinates.
 //! - `scan`: layouts of tiles that are scanned along an axis.
@@ -28,6 +30,8 @@ pub mod conversion;
 pub mod coord_bits;
 pub mod distributed;
 pub mod dot;
+pub mod gather;
+mod known_elements;
 mod layout_graph;
 pub mod linear;
 pub mod reindex;

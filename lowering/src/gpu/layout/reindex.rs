@@ -1,8 +1,20 @@
-//! Layouts through a [`Reindex`]: from the result's to the operand's and back.
+//! Layouts and coordinates through a [`Reindex`]: from the result's to the operand's and back.
 
 use tile_ir::ir::layout_relation::Reindex;
 
-use super::linear::Layout;
+use super::linear::{Coord, Layout};
+
+impl Coord {
+    /// Returns the operand's coordinate of the element that the result has at this one.
+    pub fn before_reindex(self, reindex: &Reindex) -> Coord {
+        match reindex {
+            Reindex::Broadcast { from } => self.clamp(from),
+            Reindex::Expand { axis } | Reindex::Join { axis } => self.remove(*axis),
+            Reindex::Permute { order } => self.unpermute(order),
+            Reindex::Reshape { from, to } => self.reshape(to, from),
+        }
+    }
+}
 
 impl Layout {
     /// Whether threads keep their elements, in the order of their registers, if a tile of this layout is reshaped to one of that.

@@ -9,6 +9,7 @@ use tile_ir::ops::*;
 
 use super::invariant_operand;
 use crate::gpu::layout::coord_bits::CoordBits;
+use crate::gpu::layout::gather::warp_gather;
 use crate::gpu::layout::scratch_operands::{ScratchOperands, staged_tile};
 use crate::gpu::layout::smem_tile::SmemTile;
 use crate::gpu::layout::warp_totals::{WarpTotals, group_count};
@@ -165,8 +166,11 @@ impl Scratch for Exchange {
 }
 
 impl Scratch for Gather {
-    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
-        tile_bytes(distributed, self.value)
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        match warp_gather(distributed, self, op.results[0]) {
+            Some(_) => 0,
+            None => tile_bytes(distributed, self.value),
+        }
     }
 }
 
