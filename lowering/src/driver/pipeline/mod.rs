@@ -129,7 +129,7 @@ define_passes! {
     optional layouts hoist_loads: "loads ahead of reductions that they do not depend on",
     optional layouts remat_narrow: "upcasts again after a reduction, so that narrow tiles stay narrow",
     optional layouts elide_selects: "no selects that only masked-off elements would notice",
-    optional layouts thread_local_reductions: "loop-carried row sums as partial sums of each lane",
+    optional layouts thread_local_reductions: "loop-carried sums as partial sums of each thread",
     optional layouts remat_ranges: "ranges again inside branches of loops with wgmma",
 
     // The schedule of a GPU.
