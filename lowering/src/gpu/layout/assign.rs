@@ -3,9 +3,9 @@
 //! Values that lanewise operations, memory accesses and loops tie together form a class and share one layout. The
 //! accumulators of dots get theirs first, as [`super::dot`] says; then the class with the most elements: its memory
 //! accesses choose, by the widest vector they can move. A layout propagates to adjacent classes through reductions,
-//! broadcasts and other views. A class that is as large and has accesses of its own chooses for itself. Cheap values
-//! made of ranges and scalars belong to no class: they are rematerialized in every layout that is asked for. Where two
-//! layouts meet, a [`Convert`] is inserted.
+//! broadcasts and other views. A class that is as large and has accesses of its own chooses for itself, unless threads
+//! load it in a loop for a larger one. Cheap values made of ranges and scalars belong to no class: they are
+//! rematerialized in every layout that is asked for. Where two layouts meet, a [`Convert`] is inserted.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
@@ -16,6 +16,7 @@ use tile_ir::ir::{Block, Func, FuncBuilder, Op, Shape, Value};
 use tile_ir::ops::{Convert, MemAccess};
 
 use super::access;
+use super::conversion::{Conversion, conversion};
 use super::distributed::Distributed;
 use super::layout_graph::{LayoutGraph, LinkKind};
 use super::linear::Layout;
@@ -23,6 +24,9 @@ use super::tile_access::{LayoutSite, TileAccess, accesses, by_class};
 use super::warps::{ThreadConfig, choose_warps};
 use super::{dot, scan};
 use crate::gpu::layout::coalesce_dot_stores;
+
+/// The most elements of a thread that other threads load too.
+const MAX_REPLICATED: usize = 4;
 
 /// Gives every tile value a layout, inserting conversions.
 pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Distributed {
@@ -145,13 +149,22 @@ impl Chooser<'_> {
                 let follows = self.shape(next).elements() <= self.max_following;
                 let chooses = as_large && !follows && self.accesses_of(next).next().is_some();
                 if let Some(derived) = derived
-                    && !chooses
+                    && (!chooses || self.loads_as(from, next, &derived))
                 {
                     self.layouts.insert(next, derived);
                     todo.push(next);
                 }
             }
         }
+    }
+
+    /// Whether threads load a small tile in a loop as they use it, from the cache: the result of a conversion through shared memory would
+    /// take as many loads of each thread, and a barrier.
+    fn loads_as(&self, user: usize, class: usize, derived: &Layout) -> bool {
+        self.shape(class).elements() < self.shape(user).elements()
+            && self.accesses_of(class).all(|access| access.reads && access.repeats)
+            && derived.register_count() <= MAX_REPLICATED
+            && conversion(&self.choose(class), derived) == Conversion::Shared
     }
 
     /// The class's streaming accesses, and of them those that run most often; all where none does.

@@ -9,7 +9,7 @@ use tile_ir::ops::{Effect, For, Kind, Load, Operation, Reshape};
 
 use crate::gpu::layout::Distributed;
 
-/// The fewest elements for each loaded index.
+/// The fewest elements for each loaded index; of those of a thread, where it loads several.
 const MIN_ELEMENTS_PER_INDEX: u64 = 8;
 
 /// Finds the operations that compute a value from the loop variable and from values outside of the loop alone.
@@ -34,7 +34,6 @@ impl AddressSlice<'_> {
         let mut slice = HashSet::new();
         let mut varies = false;
         let mut todo = load.access.operands();
-        let elements = self.distributed.func.ty(load.access.offset).shape.elements();
         while let Some(value) = todo.pop() {
             varies |= value == args[0];
             if args[1..].contains(&value) {
@@ -42,7 +41,7 @@ impl AddressSlice<'_> {
             }
             let Some(&position) = self.definitions.get(&value) else { continue };
             let op = &self.body.body.ops[position];
-            if !self.is_arithmetic(op) && !self.is_index_load(op, elements) {
+            if !self.is_arithmetic(op) && !self.is_index_load(op, load) {
                 return None;
             }
             if slice.insert(position) {
@@ -52,13 +51,19 @@ impl AddressSlice<'_> {
         varies.then_some(slice)
     }
 
-    /// Whether an operation loads an index for many of the `elements` that are loaded: it is loaded again for the
-    /// iteration that is prefetched.
-    fn is_index_load(&self, op: &Op, elements: u64) -> bool {
-        let func = &self.distributed.func;
-        let Kind::Load(load) = &op.kind else { return false };
-        let indices = func.ty(load.access.offset).shape.elements();
-        load.effect() == Effect::Pure && !func.reports && indices * MIN_ELEMENTS_PER_INDEX <= elements
+    /// Whether an operation loads an index for many of the elements that `load` takes: it is loaded again for the iteration that is
+    /// prefetched.
+    fn is_index_load(&self, op: &Op, load: &Load) -> bool {
+        let Distributed { func, layouts, .. } = self.distributed;
+        let Kind::Load(index) = &op.kind else { return false };
+        let [indices, elements] = [index, load].map(|load| load.access.offset);
+        let serves_many = match (layouts.get(&indices), layouts.get(&elements)) {
+            (Some(indices), Some(elements)) => {
+                indices.register_count() as u64 * MIN_ELEMENTS_PER_INDEX <= elements.register_count() as u64
+            }
+            _ => MIN_ELEMENTS_PER_INDEX <= func.ty(elements).shape.elements(),
+        };
+        index.effect() == Effect::Pure && !func.reports && serves_many
     }
 
     /// Whether threads keep their elements.
