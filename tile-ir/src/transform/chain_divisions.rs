@@ -21,7 +21,7 @@ pub fn chain_divisions(func: &mut Func, assumptions: &mut LaunchAssumptions) {
 }
 
 /// Quotients by their dividends and divisors.
-type Quotients = HashMap<[Value; 2], Value>;
+type KnownQuotients = HashMap<[Value; 2], Value>;
 
 struct DivisionChain<'a> {
     func: &'a mut Func,
@@ -34,26 +34,24 @@ struct DivisionChain<'a> {
 }
 
 impl DivisionChain<'_> {
-    fn block(&mut self, block: &mut Block, mut quotients: Quotients) {
+    fn block(&mut self, block: &mut Block, mut quotients: KnownQuotients) {
         for mut op in std::mem::take(&mut block.ops) {
-            match &op.kind {
-                Kind::Splat(splat) => _ = self.splats.insert(op.results[0], splat.value),
-                Kind::Scalar(scalar) if self.func.ty(op.results[0]).dtype.is_integer() => {
-                    match scalar.op.arith {
-                        ArithKind::Mul => {
-                            _ = self.products.insert(op.results[0], [scalar.args[0], scalar.args[1]])
-                        }
-                        ArithKind::Div => {
-                            let key = [scalar.args[0], self.scalar(scalar.args[1])];
-                            if let Some([quotient, divisor]) = self.shorter(key, &quotients) {
-                                self.divide(block, &mut op, [quotient, divisor]);
-                            }
-                            quotients.insert(key, op.results[0]);
-                        }
-                        _ => {}
-                    }
+            if let Kind::Splat(splat) = &op.kind {
+                self.splats.insert(op.results[0], splat.value);
+            }
+            if let Kind::Scalar(scalar) = &op.kind
+                && self.func.ty(op.results[0]).dtype.is_integer()
+            {
+                if scalar.op.arith == ArithKind::Mul {
+                    self.products.insert(op.results[0], [scalar.args[0], scalar.args[1]]);
                 }
-                _ => {}
+                if scalar.op.arith == ArithKind::Div {
+                    let key = [scalar.args[0], self.scalar(scalar.args[1])];
+                    if let Some([quotient, divisor]) = self.shorter(key, &quotients) {
+                        self.divide(block, &mut op, [quotient, divisor]);
+                    }
+                    quotients.insert(key, op.results[0]);
+                }
             }
             for nested in op.kind.operation_mut().blocks_mut() {
                 self.block(nested, quotients.clone());
@@ -68,7 +66,7 @@ impl DivisionChain<'_> {
     }
 
     /// Returns a known quotient by one factor of a divisor, and the other factor.
-    fn shorter(&self, [dividend, divisor]: [Value; 2], quotients: &Quotients) -> Option<[Value; 2]> {
+    fn shorter(&self, [dividend, divisor]: [Value; 2], quotients: &KnownQuotients) -> Option<[Value; 2]> {
         let is_positive = |value: Value| self.axes.get(self.func, value).range.0 >= 1;
         let [a, b] = *self.products.get(&divisor)?;
         if self.axes.get(self.func, dividend).range.0 < 0 || !self.is_exact(divisor) {

@@ -144,32 +144,34 @@ impl Sampler<'_, '_> {
     fn sampled(&mut self, value: Value, axis: usize, step: u32) -> Option<Value> {
         let ty = self.sampled_type(value, axis, step);
         let kind = self.definitions.get(&value)?.kind.clone();
-        let kind: Kind = match kind {
-            Kind::Splat(splat) => splat.into(),
-            Kind::Arange(range) if ty.shape[axis] == 1 => range.into(),
-            Kind::Arange(Arange { start }) => {
+        let kind: Kind = if let Kind::Splat(splat) = kind {
+            splat.into()
+        } else if let Kind::Arange(range) = kind {
+            if ty.shape[axis] > 1 {
                 let positions = self.builder.one(Arange { start: 0 }, ty.clone());
-                let (start, step) = (self.constant(start.into(), &ty), self.constant(step.into(), &ty));
-                let ahead = self.exact(BinaryOp::Mul, [positions, step]);
-                return Some(self.exact(BinaryOp::Add, [start, ahead]));
+                let (start, step) = (self.constant(range.start.into(), &ty), self.constant(step.into(), &ty));
+                let distance = self.exact(BinaryOp::Mul, [positions, step]);
+                return Some(self.exact(BinaryOp::Add, [start, distance]));
             }
-            Kind::Broadcast(Broadcast { value }) => {
-                Broadcast { value: self.every(value, axis, step)? }.into()
-            }
-            Kind::ExpandDims(ExpandDims { value, axis: new }) => {
-                let value = self.every(value, axis - usize::from(axis > new), step)?;
-                ExpandDims { value, axis: new }.into()
-            }
-            Kind::Cast(cast) => Cast { value: self.every(cast.value, axis, step)?, ..cast }.into(),
-            Kind::Scalar(scalar) => match self.quotients(&scalar, axis, step) {
+            range.into()
+        } else if let Kind::Broadcast(Broadcast { value }) = kind {
+            Broadcast { value: self.every(value, axis, step)? }.into()
+        } else if let Kind::ExpandDims(ExpandDims { value, axis: new }) = kind {
+            let value = self.every(value, axis - usize::from(axis > new), step)?;
+            ExpandDims { value, axis: new }.into()
+        } else if let Kind::Cast(cast) = kind {
+            Cast { value: self.every(cast.value, axis, step)?, ..cast }.into()
+        } else if let Kind::Scalar(scalar) = kind {
+            match self.quotients(&scalar, axis, step) {
                 Some(Quotients::Of(quotient)) => return Some(quotient),
                 Some(Quotients::Compared(args)) => Scalar { args, ..scalar }.into(),
                 None => {
                     let args = scalar.args.iter().map(|&arg| self.every(arg, axis, step));
                     Scalar { args: args.collect::<Option<_>>()?, ..scalar }.into()
                 }
-            },
-            _ => return None,
+            }
+        } else {
+            return None;
         };
         Some(self.builder.one(kind, ty))
     }

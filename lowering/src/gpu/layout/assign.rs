@@ -25,7 +25,7 @@ use super::warps::{ThreadConfig, choose_warps};
 use super::{dot, scan};
 use crate::gpu::layout::coalesce_dot_stores;
 
-/// The most elements of a thread that other threads load too.
+/// The most elements of a thread that other threads load too (docs/decisions/0187).
 const MAX_REPLICATED: usize = 4;
 
 /// Gives every tile value a layout, inserting conversions.
@@ -347,9 +347,7 @@ fn operand_layouts(
         }
         LayoutRelation::View(view) => result.and_then(|result| result.before_reindex(&view)),
         LayoutRelation::Reduce { .. } => classes.of_any(&operands),
-        LayoutRelation::Index { axis } => {
-            classes.of_any(&operands).map(|layout| layout.with_axis_in_registers(axis))
-        }
+        LayoutRelation::Index { axis } => classes.with_axis_in_registers(&operands, axis),
         LayoutRelation::Tied(groups) => return classes.tied(&groups),
     };
     let Some(layout) = common else { return vec![] };
@@ -376,6 +374,11 @@ impl ClassLayouts<'_> {
     fn of_any(&self, values: &[Value]) -> Option<Layout> {
         let is_anchor = |value: &Value| self.is_tile(*value) && self.graph.has_layout(self.func, *value);
         values.iter().copied().find(is_anchor).and_then(|anchor| self.of(anchor))
+    }
+
+    /// The layout of the first of these tiles that is not cheap, with an axis in registers.
+    fn with_axis_in_registers(&self, values: &[Value], axis: usize) -> Option<Layout> {
+        Some(self.of_any(values)?.with_axis_in_registers(axis))
     }
 
     /// Those of groups whose values have one layout each. Operands, the first of each group, come first, in their order.

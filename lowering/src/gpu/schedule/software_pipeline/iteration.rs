@@ -320,7 +320,7 @@ impl Pipeliner<'_> {
         substitute_in(&mut block, &tile_of);
         let Some(mut op) = block.ops.pop() else { return };
         if let Kind::Load(load) = &op.kind {
-            let load = load.clone();
+            let load = *load;
             if let Some(from) = self.copied_to(ops, ring_loop, start.slot, op.results[0]) {
                 op.kind = slot_load(&load, from).into();
             }
