@@ -492,7 +492,6 @@ fn a_difference_is_compared_in_32_bits_under_a_guard() {
               store %20, out[%5] inside
             }
             64 * num_programs(0) <= 2147483649 + n
-            n <= 2147483647
             n <= x.len()
             64 <= out.len()
         "#]],

@@ -233,10 +233,8 @@ fn blocks_in_groups_are_not_negative() {
         cdiv(m, 4) <= 2147483647
         -13 + 12 * num_programs(0) + 12 * cdiv(n, 8) <= 2147483647
         1 <= m
-        m <= 2147483647
         -1 + 24 * cdiv(n, 8) <= 2147483647
         1 <= n
-        n <= 2147483647
     "#]]
     .assert_eq(&format!("{}\n", guards.join("\n")));
 }
