@@ -24,9 +24,10 @@ use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
 
 /// Rewrites that may change the rounding of a result or drop what masks hide.
-const REWRITES: [&str; 8] = [
+const REWRITES: [&str; 9] = [
     "split_full_tiles",
     "load_runs_once",
+    "chain_divisions",
     "defer_scale",
     "contract_floats",
     "batch_reductions",
@@ -234,11 +235,7 @@ fn words_that_neighbors_share_are_the_same() {
                 }}
             }}"
         );
-        let (func, kernel, variant) = first_variant(&source);
-        let requests = KernelRequests::of(&kernel, &variant);
-        let [own, without] = ["", "-load_runs_once"].map(|disabled| planned(&func, requests, disabled));
-        let text = |found: &[Specialization]| ir::print(&found[0].plan.laid_out, &|_| None);
-        assert_ne!(text(&own), text(&without), "{place} is loaded as it was");
+        let both = with_and_without("load_runs_once", &source);
         for k in [128, 112, 100, 61] {
             let launch = |func: &Func| {
                 let launch = Launch::new([1, 1, 1], 1).scalar(func, "k", Number::Int(k));
@@ -246,16 +243,61 @@ fn words_that_neighbors_share_are_the_same() {
                 let word = |i: usize| (i * 29 % 251 % 127) as f64;
                 launch.slice(func, "x", (0..1024).map(word)).slice(func, "out", vec![-1.0; 4096])
             };
-            let [own, without] = [&own, &without].map(|found| results(found, &launch));
-            assert!(!own.is_empty(), "no specialization takes the launch");
-            assert_eq!(own[0].0.starts_with("aligned"), k % 4 == 0, "{}, k = {k}", own[0].0);
-            let (_, expected) = without.last().expect("the general specialization");
-            for (name, memory) in own {
-                let difference = memory[&ParamId(1)].difference(&expected[&ParamId(1)], 0.0);
-                assert_eq!(difference, None, "{name}, k = {k}\n{source}");
-            }
+            let first = check_as_without(&both, ParamId(1), &launch);
+            assert_eq!(first.starts_with("aligned"), k % 4 == 0, "{first}, k = {k}\n{source}");
         }
     }
+}
+
+/// Coordinates of a flat index, by extents of which some are 0 or negative, or have a product that wraps.
+#[test]
+fn coordinates_of_a_flat_index_are_the_same() {
+    let source = "#[fuse_kernel(num_warps = 1)]
+        fn k(out: &mut [i32], total: i32, n: i32, m: i32, l: i32) {
+            let i = tl::program_id(0) * 256 + tl::arange(0, 256);
+            let (row, plane, image) = (i / n, i / (n * m), i / (n * m * l));
+            tl::store(out + i, i % n + row % m * 10 + plane % l * 100 + image * 1000, i < total);
+        }";
+    let both = with_and_without("chain_divisions", source);
+    let extents = [[3, 5, 7], [1, 1, 1], [4, 1, 300], [0, 5, 7], [3, 0, 7], [-3, 5, 7], [3, -5, -7]];
+    let extents = extents.into_iter().chain([[1 << 15, 1 << 15, 4], [1 << 16, 1 << 16, 1], [i32::MAX, 1, 1]]);
+    for extents in extents {
+        let launch = |func: &Func| {
+            let launch = Launch::new([4, 1, 1], 1).scalar(func, "total", Number::Int(1000));
+            let named = ["n", "m", "l"].into_iter().zip(extents);
+            let launch = named
+                .fold(launch, |launch, (name, extent)| launch.scalar(func, name, Number::Int(extent.into())));
+            launch.slice(func, "out", vec![-1.0; 1024])
+        };
+        let first = check_as_without(&both, ParamId(0), &launch);
+        let product = extents.iter().try_fold(1i32, |all, &extent| all.checked_mul(extent));
+        let is_positive = extents.iter().all(|&extent| extent > 0) && product.is_some();
+        assert_eq!(first.starts_with("aligned"), is_positive, "{first}, {extents:?}");
+    }
+}
+
+/// The specializations of a kernel with and without a pass that changes the first one.
+fn with_and_without(pass: &str, source: &str) -> [Vec<Specialization>; 2] {
+    let (func, kernel, variant) = first_variant(source);
+    let requests = KernelRequests::of(&kernel, &variant);
+    let both = [String::new(), format!("-{pass}")].map(|disabled| planned(&func, requests, &disabled));
+    let [own, without] = both.each_ref().map(|found| ir::print(&found[0].plan.laid_out, &|_| None));
+    assert_ne!(own, without, "{pass} leaves this as it was:\n{source}");
+    both
+}
+
+/// Checks that every specialization that takes a launch gives what the general one without the pass gives; the name of the first.
+fn check_as_without(
+    both: &[Vec<Specialization>; 2],
+    out: ParamId,
+    launch: &dyn Fn(&Func) -> Launch,
+) -> String {
+    let [own, without] = both.each_ref().map(|found| results(found, launch));
+    let (_, expected) = without.last().expect("the general specialization");
+    for (name, memory) in &own {
+        assert_eq!(memory[&out].difference(&expected[&out], 0.0), None, "{name}");
+    }
+    own.first().expect("a specialization that takes the launch").0.clone()
 }
 
 // ---- all kernels

@@ -517,8 +517,8 @@ fn stages_fall_until_they_fit() {
         tensor: 98400 bytes shared, 384 threads, maps [128, 64] [64, 64] [64, 32]
         tensor: 229536 bytes shared, 384 threads, maps [128, 64] [64, 64] [64, 32]
         tensor: 229536 bytes shared, 384 threads, maps [128, 64] [64, 64] [64, 32]
-        tensor: 196704 bytes shared, 640 threads, maps [256, 64] [64, 64] [64, 32]
-        tensor: 196704 bytes shared, 640 threads, maps [256, 64] [64, 64] [64, 32]
+        tensor: 229488 bytes shared, 384 threads, maps [256, 64] [64, 64] [64, 32]
+        tensor: 229488 bytes shared, 384 threads, maps [256, 64] [64, 64] [64, 32]
     "#]]
     .assert_eq(&cases.map(of).concat());
 }

@@ -309,8 +309,7 @@ fn aligned_run(a: &AxisInfo, b: &AxisInfo, d: usize) -> u64 {
 pub fn div(a: &AxisInfo, b: &AxisInfo, ty: &Type) -> AxisInfo {
     let mut info = equal_runs(&[a.clone(), b.clone()], ty);
     // Division by a power of two keeps the other powers of the divisor, of numbers below 0 as well.
-    if b.range.0 == b.range.1 && power_in(b.range.0) == b.range.0 as u64 {
-        let power = b.range.0 as u64;
+    if let Some(power) = b.single().map(|value| value as u64).filter(|&power| power_in(b.range.0) == power) {
         if power == 1 {
             return a.clone();
         }

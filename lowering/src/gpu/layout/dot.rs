@@ -541,8 +541,8 @@ pub fn is_warpgroup_dot(op: &Op) -> bool {
 /// (docs/decisions/0187).
 pub const MAX_LOOP_REGISTERS: u32 = 192;
 
-/// Returns the warps of a kernel that asks for `num_warps`: doubled as long as the accumulators that a loop carries do not fit into the registers
-/// of so few threads, and each warp still has sixteen rows.
+/// Returns the warps of a kernel that asks for `num_warps`: doubled up to [`MAX_WARPS`] as long as the accumulators that a loop carries do not fit
+/// into the registers of so few threads, and each warp still has sixteen rows.
 pub fn warps_that_hold_accumulators(func: &Func, num_warps: u32) -> u32 {
     let mut wanted = num_warps;
     func.body.walk(&mut |op| {
@@ -555,6 +555,7 @@ pub fn warps_that_hold_accumulators(func: &Func, num_warps: u32) -> u32 {
             let rows = accumulators().map(|ty| ty.shape[ty.shape.rank() - 2]).min().unwrap_or(0);
             while bytes > u64::from(wanted) * 32 * 4 * u64::from(MAX_LOOP_REGISTERS)
                 && rows >= 2 * wanted * M16N8K16.m
+                && 2 * u64::from(wanted) <= MAX_WARPS
             {
                 wanted *= 2;
             }

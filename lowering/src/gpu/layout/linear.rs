@@ -371,7 +371,7 @@ impl Layout {
     }
 
     /// The layout in which lanes and warps that hold different elements along `axis` have traded these bits for bits of
-    /// their registers, as long as there are such bits along other axes: those with the longest way in memory order go first.
+    /// their registers, as long as there are such bits along other axes. Those of the largest stride in row-major order go first.
     pub fn with_axis_in_registers(&self, axis: usize) -> Layout {
         let mut layout = self.clone();
         let along = |basis: &Coord| basis.get(axis) != 0;

@@ -1,8 +1,8 @@
 //! Copies that threads start and wait for later (`cp.async`), to a ring of slots in shared memory.
 //!
 //! A slot has the elements of all loads that a loop copies in one iteration. Either each thread copies what it needs itself to its
-//! own part, or all threads copy parts of a tile that dots read, or all threads. Copies that started together are a group; a thread waits for
-//! groups in their order.
+//! own part, or all threads copy parts of a tile that dots or all threads read. Copies that started together are a group; a thread
+//! waits for groups in their order.
 
 use super::{Operands, Operation, expect_storage, is_slot, operand_fields, ordered};
 use crate::ir::layout_relation::LayoutRelation;
