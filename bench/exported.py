@@ -16,7 +16,7 @@ CTYPES = {
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
     "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
-FORMAT = 7
+FORMAT = 8
 DEFAULT_SHARED_BYTES = 48 << 10
 #: Of a persistent entry.
 MAX_PROGRAMS = (1 << 31) - 1
@@ -64,7 +64,9 @@ def symbol(factor, args, grid):
     if kind == "grid":
         return grid[name]
     if kind == "ceil_div":
-        return -(-int(args[name["scalar"]]) // name["by"])
+        of, by = (polynomial([name[which]], args, grid) for which in ("of", "by"))
+        # Where it is not positive the guard fails, as one of the divisor itself does.
+        return -(-of // by) if by > 0 else math.nan
     return args[name].length if kind == "length" else int(args[name])
 
 
@@ -108,39 +110,39 @@ SECTOR, CLUSTER, MULTICAST_BYTES = 32, 2, 48 << 20
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
 
 
-def memory_order(rank, transposed):
-    """The axes of a view in memory order; elements along the last are contiguous."""
-    axes = list(range(rank))
-    if transposed:
-        axes[-2:] = axes[:-3:-1]
-    return axes
+class Layout:
+    """Where a tensor map finds the elements of a slice: its address, and the extents and strides along the axes of a block."""
 
+    def __init__(self, map_, args, grid):
+        self.address = args[map_["param"]].address
+        self.extents = [polynomial(terms, args, grid) for terms in map_["extents"]]
+        self.strides = [polynomial(terms, args, grid) for terms in map_["strides"]]
 
-def is_sector_misaligned(view, item, axes):
-    """Whether rows of elements of `item` bytes along the last of these axes begin within 32-byte sectors of memory."""
-    row_strides = [view.strides[axis] * item for axis in axes[:-1] if view.shape[axis] > 1]
-    return any(distance % SECTOR for distance in (*row_strides, view.address))
+    def is_sector_misaligned(self, item):
+        """Whether rows of elements of `item` bytes along the last axis begin within 32-byte sectors of memory."""
+        rows = zip(self.extents[:-1], self.strides[:-1])
+        return any(distance % SECTOR for distance in (*(stride * item for extent, stride in rows if extent > 1), self.address))
 
 
 class TensorMap:
-    """The TMA descriptor of a view and its block: the driver's `CUtensorMap`, at `address`."""
+    """The TMA descriptor of a layout and its block: the driver's `CUtensorMap`, at `address`."""
 
-    def __init__(self, view, dtype, block, swizzle, transposed=False, tf32=False, halves=False):
+    def __init__(self, layout, dtype, block, swizzle, tf32=False, halves=False):
         self.memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
         self.address = -(-ctypes.addressof(self.memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
         data_type, item = DATA_TYPES[dtype]
         if tf32:
             data_type = TF32
-        rank, axes = len(block), memory_order(len(block), transposed)
-        extents = (ctypes.c_uint64 * rank)(*[view.shape[axis] for axis in reversed(axes)])
-        strides = (ctypes.c_uint64 * rank)(*[view.strides[axis] * item for axis in reversed(axes[:-1])])
+        rank = len(block)
+        extents = (ctypes.c_uint64 * rank)(*reversed(layout.extents))
+        strides = (ctypes.c_uint64 * rank)(*[stride * item for stride in reversed(layout.strides[:-1])])
         box = (ctypes.c_uint32 * rank)(*reversed(block))
         if halves:
             box[1] //= CLUSTER
-        promotion = L2_BY_128_BYTES if is_sector_misaligned(view, item, axes) else L2_BY_256_BYTES
+        promotion = L2_BY_128_BYTES if layout.is_sector_misaligned(item) else L2_BY_256_BYTES
         steps = (ctypes.c_uint32 * rank)(*[1] * rank)
         error = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
-            ctypes.c_void_p(self.address), data_type, rank, ctypes.c_void_p(view.address), extents, strides, box, steps,
+            ctypes.c_void_p(self.address), data_type, rank, ctypes.c_void_p(layout.address), extents, strides, box, steps,
             0, SWIZZLES[swizzle], promotion, 0)
         if error:
             raise RuntimeError(f"CUDA driver: a tensor map was refused: {error}")
@@ -203,16 +205,16 @@ class Record:
         dtypes, programs, loaded_bytes, within = self.dtypes(), math.prod(grid), 0, False
         for one in specialization.get("maps", []):
             if shared := one.get("multicast"):
-                view, axes = args[one["param"]], memory_order(len(one["block"]), one.get("transposed", False))
-                loaded_bytes += -(-view.shape[axes[shared["axis"]]] // shared["step"]) * shared["bytes"]
-                within |= is_sector_misaligned(view, DATA_TYPES[dtypes[one["param"]]][1], axes)
+                layout = Layout(one, args, grid)
+                loaded_bytes += -(-layout.extents[shared["axis"]] // shared["step"]) * shared["bytes"]
+                within |= layout.is_sector_misaligned(DATA_TYPES[dtypes[one["param"]]][1])
         return within and programs > 1 and 2 * programs >= sm_count and loaded_bytes * programs >= MULTICAST_BYTES
 
-    def maps(self, specialization, args, multicast=False):
+    def maps(self, specialization, args, grid, multicast=False):
         """The tensor maps that a specialization takes after the arguments."""
         dtypes = self.dtypes()
-        return [TensorMap(args[one["param"]], dtypes[one["param"]], one["block"], one["swizzle"],
-                          one.get("transposed", False), one.get("tf32", False), multicast and "multicast" in one)
+        return [TensorMap(Layout(one, args, grid), dtypes[one["param"]], one["block"], one["swizzle"],
+                          one.get("tf32", False), multicast and "multicast" in one)
                 for one in specialization.get("maps", [])]
 
 
@@ -326,7 +328,7 @@ class Loaded:
         queue = driver.CUstream(stream)
         _, multiprocessors = self.resident(self.functions[specialization["entry"]], specialization)
         multicast = self.record.pays_multicast(specialization, args, grid, multiprocessors)
-        values, maps = self.record.values(args, grid), self.record.maps(specialization, args, multicast)
+        values, maps = self.record.values(args, grid), self.record.maps(specialization, args, grid, multicast)
         if specialization["counted"]:
             values.append(self.counter(queue))
         addresses = [ctypes.addressof(value) for value in values] + [one.address for one in maps]

@@ -29,15 +29,18 @@ import port_channels
 import port_decoding
 import port_dequantized
 import port_elementwise
+import port_fused
 import port_images
 import port_indexed
 import port_movement
+import port_pairs
 import port_persistent
 import port_products
 import port_recurrent
 import port_reduced
 import port_rows
 import port_scatter
+import port_sequences
 import port_serving
 import port_transforms
 import report
@@ -45,7 +48,7 @@ from compare import deviations, into_outputs, prepare, quantile, start, time_all
 
 MODULES = [port_elementwise, port_rows, port_channels, port_products, port_dequantized, port_persistent, port_indexed,
            port_reduced, port_attention, port_backward, port_decoding, port_serving, port_recurrent, port_scatter,
-           port_movement, port_images, port_transforms]
+           port_movement, port_images, port_transforms, port_pairs, port_fused, port_sequences]
 PORTS = [port for module in MODULES for port in module.PORTS]
 OURS, TRITON, LIBRARY = "ours", "Triton", "library"
 #: Seconds for a version's first run, which compiles it.

@@ -106,7 +106,39 @@ class AttentionDq(Backward):
                                             num_stages=3)
 
 
-PORTS = [AttentionDkDv(), AttentionDq()]
+class ByViews(Backward):
+    """By views of ours, and by Triton's tensor descriptors."""
+
+    cases = [(16, 4096, False), (16, 3001, True)]
+
+    def kernel(self):
+        """The Triton version."""
+        raise NotImplementedError
+
+    def run_triton(self, case, args):
+        triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+        names = ("q", "k", "v", "d_out", "lse", "delta", *self.outputs, "sm_scale", "n")
+        self.kernel()[self.grid(case, args)](*(args[name] for name in names), CAUSAL=case[2], D=D, M=self.m, N=self.n,
+                                             num_warps=4, num_stages=3)
+
+
+class AttentionDkDvByViews(ByViews, AttentionDkDv):
+    name = "attention_dkdv_by_views"
+    m, n = 32, 128
+
+    def kernel(self):
+        return attention_dkdv_by_views
+
+
+class AttentionDqByViews(ByViews, AttentionDq):
+    name = "attention_dq_by_views"
+    m, n = 128, 32
+
+    def kernel(self):
+        return attention_dq_by_views
+
+
+PORTS = [AttentionDkDv(), AttentionDq(), AttentionDkDvByViews(), AttentionDqByViews()]
 
 
 @triton.jit
@@ -170,3 +202,73 @@ def attention_dq(q_ptr, k_ptr, v_ptr, d_out_ptr, lse_ptr, delta_ptr, dq_ptr, sm_
         ds = p * (tl.dot(d_out, v_t) - delta[:, None])
         q_sum = tl.dot(ds.to(tl.bfloat16), tl.trans(k_t), q_sum)
     tl.store(dq_ptr + at_rows, (q_sum * sm_scale).to(tl.bfloat16), offs_m[:, None] < n)
+
+
+@triton.jit
+def attention_dkdv_by_views(q_ptr, k_ptr, v_ptr, d_out_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr, sm_scale, n,
+                            CAUSAL: tl.constexpr, D: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    first = tl.program_id(0) * N
+    first_row = tl.program_id(1) * n
+    base = tl.program_id(1).to(tl.int64) * n * D
+    q_rows = tl.make_tensor_descriptor(q_ptr + base, [n, D], [D, 1], [M, D])
+    k_rows = tl.make_tensor_descriptor(k_ptr + base, [n, D], [D, 1], [N, D])
+    v_rows = tl.make_tensor_descriptor(v_ptr + base, [n, D], [D, 1], [N, D])
+    d_out_rows = tl.make_tensor_descriptor(d_out_ptr + base, [n, D], [D, 1], [M, D])
+    dk_rows = tl.make_tensor_descriptor(dk_ptr + base, [n, D], [D, 1], [N, D])
+    dv_rows = tl.make_tensor_descriptor(dv_ptr + base, [n, D], [D, 1], [N, D])
+    offs_n = first + tl.arange(0, N)
+    k = k_rows.load([first, 0])
+    v = v_rows.load([first, 0])
+    qk_scale = sm_scale * 1.44269504089
+    k_sum = tl.zeros([N, D], dtype=tl.float32)
+    v_sum = tl.zeros([N, D], dtype=tl.float32)
+    begin = 0
+    if CAUSAL:
+        begin = first
+    for start in range(begin, n, M):
+        offs_m = start + tl.arange(0, M)
+        q = q_rows.load([start, 0])
+        lse = tl.load(lse_ptr + first_row + offs_m, offs_m < n, 0.0)
+        p_t = tl.math.exp2(tl.dot(k, q.T) * qk_scale - lse[None, :])
+        if CAUSAL:
+            p_t = tl.where(offs_n[:, None] <= offs_m[None, :], p_t, 0.0)
+        d_out = d_out_rows.load([start, 0])
+        v_sum = tl.dot(p_t.to(tl.bfloat16), d_out, v_sum)
+        delta = tl.load(delta_ptr + first_row + offs_m, offs_m < n, 0.0)
+        ds_t = p_t * (tl.dot(v, d_out.T) - delta[None, :])
+        k_sum = tl.dot(ds_t.to(tl.bfloat16), q, k_sum)
+    dv_rows.store([first, 0], v_sum.to(tl.bfloat16))
+    dk_rows.store([first, 0], (k_sum * sm_scale).to(tl.bfloat16))
+
+
+@triton.jit
+def attention_dq_by_views(q_ptr, k_ptr, v_ptr, d_out_ptr, lse_ptr, delta_ptr, dq_ptr, sm_scale, n, CAUSAL: tl.constexpr,
+                          D: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    first = tl.program_id(0) * M
+    first_row = tl.program_id(1) * n
+    base = tl.program_id(1).to(tl.int64) * n * D
+    q_rows = tl.make_tensor_descriptor(q_ptr + base, [n, D], [D, 1], [M, D])
+    k_rows = tl.make_tensor_descriptor(k_ptr + base, [n, D], [D, 1], [N, D])
+    v_rows = tl.make_tensor_descriptor(v_ptr + base, [n, D], [D, 1], [N, D])
+    d_out_rows = tl.make_tensor_descriptor(d_out_ptr + base, [n, D], [D, 1], [M, D])
+    dq_rows = tl.make_tensor_descriptor(dq_ptr + base, [n, D], [D, 1], [M, D])
+    offs_m = first + tl.arange(0, M)
+    q = q_rows.load([first, 0])
+    d_out = d_out_rows.load([first, 0])
+    lse = tl.load(lse_ptr + first_row + offs_m, offs_m < n, 0.0)
+    delta = tl.load(delta_ptr + first_row + offs_m, offs_m < n, 0.0)
+    qk_scale = sm_scale * 1.44269504089
+    q_sum = tl.zeros([M, D], dtype=tl.float32)
+    end = n
+    if CAUSAL:
+        end = min(first + M, n)
+    for start in range(0, end, N):
+        offs_n = start + tl.arange(0, N)
+        k = k_rows.load([start, 0])
+        v = v_rows.load([start, 0])
+        p = tl.math.exp2(tl.dot(q, k.T) * qk_scale - lse[:, None])
+        if CAUSAL:
+            p = tl.where(offs_n[None, :] <= offs_m[:, None], p, 0.0)
+        ds = p * (tl.dot(d_out, v.T) - delta[:, None])
+        q_sum = tl.dot(ds.to(tl.bfloat16), k, q_sum)
+    dq_rows.store([first, 0], (q_sum * sm_scale).to(tl.bfloat16))

@@ -34,10 +34,10 @@ impl LaunchArgs<'_> {
                 KernelArg::Scalar { .. } => None,
             },
             Symbol::Grid(axis) => self.grid.get(usize::from(axis)).map(|&extent| extent.into()),
-            Symbol::CeilDiv { param, by } => {
-                let extent = self.symbol(Symbol::Scalar(param))?;
+            Symbol::CeilDiv { of, by } => {
+                let by = self.term(&by).filter(|&by| by > 0)?;
                 // Rounded up: the negative of the negative rounded down.
-                Some(-extent.checked_neg()?.checked_div_euclid(by.into())?)
+                Some(-self.term(&of)?.checked_neg()?.div_euclid(by))
             }
         }
     }
@@ -58,7 +58,7 @@ impl LaunchArgs<'_> {
         }
     }
 
-    fn value(&self, polynomial: Polynomial) -> Option<i128> {
+    pub(crate) fn value(&self, polynomial: Polynomial) -> Option<i128> {
         polynomial.iter().try_fold(0i128, |sum, term| sum.checked_add(self.term(term)?))
     }
 
@@ -143,14 +143,19 @@ fn polynomial(params: &[Param], terms: Polynomial) -> String {
             (false, true) => text.push_str(" - "),
             (false, false) => text.push_str(" + "),
         }
-        let coefficient = term.coefficient.unsigned_abs();
-        let mut factors: Vec<_> = term.factors.iter().map(|&factor| symbol(params, factor)).collect();
-        if coefficient != 1 || factors.is_empty() {
-            factors.insert(0, coefficient.to_string());
-        }
-        text.push_str(&factors.join(" * "));
+        text.push_str(&product(params, term));
     }
     if text.is_empty() { "0".to_string() } else { text }
+}
+
+/// A term without its sign.
+fn product(params: &[Param], term: &Term) -> String {
+    let coefficient = term.coefficient.unsigned_abs();
+    let mut factors: Vec<_> = term.factors.iter().map(|&factor| symbol(params, factor)).collect();
+    if coefficient != 1 || factors.is_empty() {
+        factors.insert(0, coefficient.to_string());
+    }
+    factors.join(" * ")
 }
 
 fn symbol(params: &[Param], symbol: Symbol) -> String {
@@ -158,7 +163,7 @@ fn symbol(params: &[Param], symbol: Symbol) -> String {
         Symbol::Scalar(param) => name(params, param).to_string(),
         Symbol::Length(param) => format!("len({})", name(params, param)),
         Symbol::Grid(axis) => format!("grid.{}", ["x", "y", "z"].get(usize::from(axis)).unwrap_or(&"?")),
-        Symbol::CeilDiv { param, by } => format!("cdiv({}, {by})", name(params, param)),
+        Symbol::CeilDiv { of, by } => format!("cdiv({}, {})", product(params, &of), product(params, &by)),
     }
 }
 

@@ -190,17 +190,19 @@ pub struct Access {
 /// The most tensor maps of a specialization.
 pub const MAX_MAPS: usize = 8;
 
-/// Describes a view and a block for TMA copies to and from shared memory. Elements
+/// Describes a view of a slice and a block for TMA copies to and from shared memory. Elements
 /// outside the view's shape read as 0 and are not written. The stride of a block's last axis must be 1: a guard
 /// checks it. Along this axis blocks begin at multiples of 16 bytes; the compiled code guarantees that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMap {
-    /// The view's memory, by position; its extents and then its strides come after it.
+    /// The slice, or the memory of a view, by position.
     pub param: u8,
+    /// The number of elements along each axis.
+    pub extents: &'static [Polynomial],
+    /// The distance of neighbors along each axis, in elements.
+    pub strides: &'static [Polynomial],
     /// The extents of a block along each axis: each at most 256, the last at most `swizzle` bytes.
     pub block: &'static [u32],
-    /// Whether the block's last two axes are the view's in the other order: a column-major matrix.
-    pub transposed: bool,
     /// Whether elements of `f32` are rounded to TF32, 11 significant bits, as they are copied to shared memory; ties to even.
     pub tf32: bool,
     /// For launches in clusters of two blocks along `x`, each of which multicasts half of a block's rows: the
@@ -268,8 +270,8 @@ pub enum Symbol {
     Length(u8),
     /// The number of programs along a grid axis.
     Grid(u8),
-    /// `ceil(param / by)` of an integer scalar parameter: how many blocks of `by` cover it.
-    CeilDiv { param: u8, by: u32 },
+    /// `ceil(of / by)` for a positive `by`: how many blocks of `by` cover `of`.
+    CeilDiv { of: Term, by: Term },
 }
 
 /// Host code for one CPU level.

@@ -137,16 +137,37 @@ pub fn survive(attribute: TokenStream, item: TokenStream) -> usize {
     errors.len()
 }
 
-fn value(sum: &SymbolicSum, known: &[i64], grid: [i64; 3]) -> i128 {
-    let factor = |symbol: &Symbol| match *symbol {
-        Symbol::Scalar(param) | Symbol::Length(param) => i128::from(known[param as usize]),
-        Symbol::Grid(axis) => i128::from(grid[usize::from(axis)]),
-        Symbol::CeilDiv { scalar, by } => -(-i128::from(known[scalar as usize])).div_euclid(i128::from(by)),
+/// The value of a sum; `None` where a divisor is not positive.
+pub fn value(sum: &SymbolicSum, known: &[i64], grid: [i64; 3]) -> Option<i128> {
+    let term = |(number, factors): &(i64, Vec<Symbol>)| {
+        product((*number).into(), factors.iter().copied(), known, grid)
     };
-    sum.terms
-        .iter()
-        .map(|(number, factors)| i128::from(*number) * factors.iter().map(factor).product::<i128>())
-        .sum()
+    sum.terms.iter().map(term).sum()
+}
+
+fn product(
+    number: i128,
+    factors: impl Iterator<Item = Symbol>,
+    known: &[i64],
+    grid: [i64; 3],
+) -> Option<i128> {
+    let value = |symbol: Symbol| match symbol {
+        Symbol::Scalar(param) | Symbol::Length(param) => Some(known[param as usize].into()),
+        Symbol::Grid(axis) => Some(grid[usize::from(axis)].into()),
+        Symbol::CeilDiv { of, by } => {
+            let [of, by] = [of, by].map(|one| {
+                product(
+                    one.constant.into(),
+                    &mut one.symbols() as &mut dyn Iterator<Item = Symbol>,
+                    known,
+                    grid,
+                )
+            });
+            let divisor = by.filter(|&divisor| divisor > 0)?;
+            Some(-(-of?).div_euclid(divisor))
+        }
+    };
+    factors.map(value).try_fold(number, |product, factor| Some(product * factor?))
 }
 
 /// Whether a guard holds for these parameters, of slices their lengths, and for a grid. Allocations satisfy any alignment.
@@ -154,13 +175,17 @@ pub fn holds(guard: &Guard, known: &[i64], grid: [i64; 3]) -> bool {
     match guard {
         Guard::Aligned { .. } => true,
         Guard::Divisible { value: number, by } => {
-            value(&SymbolicSum { terms: vec![(1, vec![*number])] }, known, grid) % i128::from(*by) == 0
+            value(&SymbolicSum { terms: vec![(1, vec![*number])] }, known, grid)
+                .is_some_and(|value| value % i128::from(*by) == 0)
         }
         Guard::Equal { scalar, value } => known[*scalar as usize] == *value,
         Guard::Magnitude { scalar, least, most } => {
             let value = f32::from_bits(known[*scalar as usize] as u32);
             f32::from(*least).exp2() <= value && value <= f32::from(*most).exp2()
         }
-        Guard::AtMost { low, high } => value(low, known, grid) <= value(high, known, grid),
+        Guard::AtMost { low, high } => {
+            let ends = value(low, known, grid).zip(value(high, known, grid));
+            ends.is_some_and(|(low, high)| low <= high)
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The gradients of attention, from the logarithms of its sums of exponentials.
+//! The gradients of attention, from the logarithms of its sums of exponentials, by pointers and by views.
 
 use dsl_runtime::prelude::*;
 
@@ -86,4 +86,78 @@ pub fn attention_dq<const CAUSAL: bool, const D: usize, const M: usize, const N:
         q_sum = tl::dot(ds.to::<bf16>(), tl::trans(k_t), q_sum);
     }
     tl::store(dq + at_rows, (q_sum * sm_scale).to::<bf16>(), (offs_m < n).col());
+}
+
+/// [`attention_dkdv()`] with blocks of views of `[heads, n, D]` for what Triton has tensor descriptors for.
+/// **Source.** Dao, *FlashAttention-2*, 2023, arXiv:2307.08691, algorithm 2, as `_attn_bwd_dkdv` of Triton's tutorial 06.
+#[fuse_kernel(CAUSAL = [false, true], D = [128], M = [32], N = [128], num_warps = 4, num_stages = 3)]
+pub fn attention_dkdv_by_views<const CAUSAL: bool, const D: usize, const M: usize, const N: usize>(
+    q: &View<bf16, 3>,
+    k: &View<bf16, 3>,
+    v: &View<bf16, 3>,
+    d_out: &View<bf16, 3>,
+    lse: &[f32],
+    delta: &[f32],
+    dk: &mut View<bf16, 3>,
+    dv: &mut View<bf16, 3>,
+    sm_scale: f32,
+) {
+    let (head, first) = (tl::program_id(1), tl::program_id(0) * N);
+    let n = q.shape(1).to::<i32>();
+    let offs_n = first + tl::arange(0, N);
+    let k = tl::reshape(k.load::<1, N, D>(head, first, 0), [N, D]);
+    let v = tl::reshape(v.load::<1, N, D>(head, first, 0), [N, D]);
+    let qk_scale = sm_scale * f32::consts::LOG2_E;
+    let mut k_sum = tl::zeros::<f32>([N, D]);
+    let mut v_sum = tl::zeros::<f32>([N, D]);
+    let begin = if CAUSAL { first } else { 0 };
+    for start in (begin..n).step_by(M) {
+        let offs_m = start + tl::arange(0, M);
+        let q = tl::reshape(q.load::<1, M, D>(head, start, 0), [M, D]);
+        let row_lse = tl::load(lse + head * n + offs_m, offs_m < n, 0.0);
+        let p_t = tl::exp2(tl::dot(k, tl::trans(q)) * qk_scale - row_lse.row());
+        let p_t = if CAUSAL { tl::select(offs_n.col() <= offs_m.row(), p_t, 0.0) } else { p_t };
+        let d_out = tl::reshape(d_out.load::<1, M, D>(head, start, 0), [M, D]);
+        v_sum = tl::dot(p_t.to::<bf16>(), d_out, v_sum);
+        let row_delta = tl::load(delta + head * n + offs_m, offs_m < n, 0.0);
+        let ds_t = p_t * (tl::dot(v, tl::trans(d_out)) - row_delta.row());
+        k_sum = tl::dot(ds_t.to::<bf16>(), q, k_sum);
+    }
+    dv.store(tl::reshape(v_sum.to::<bf16>(), [1, N, D]), head, first, 0);
+    dk.store(tl::reshape((k_sum * sm_scale).to::<bf16>(), [1, N, D]), head, first, 0);
+}
+
+/// [`attention_dq()`] with blocks of views of `[heads, n, D]` for what Triton has tensor descriptors for.
+/// **Source.** Dao, *FlashAttention-2*, 2023, arXiv:2307.08691, algorithm 2, as `_attn_bwd_dq` of Triton's tutorial 06.
+#[fuse_kernel(CAUSAL = [false, true], D = [128], M = [128], N = [32], num_warps = 4, num_stages = 3)]
+pub fn attention_dq_by_views<const CAUSAL: bool, const D: usize, const M: usize, const N: usize>(
+    q: &View<bf16, 3>,
+    k: &View<bf16, 3>,
+    v: &View<bf16, 3>,
+    d_out: &View<bf16, 3>,
+    lse: &[f32],
+    delta: &[f32],
+    dq: &mut View<bf16, 3>,
+    sm_scale: f32,
+) {
+    let (head, first) = (tl::program_id(1), tl::program_id(0) * M);
+    let n = k.shape(1).to::<i32>();
+    let offs_m = first + tl::arange(0, M);
+    let q = tl::reshape(q.load::<1, M, D>(head, first, 0), [M, D]);
+    let d_out = tl::reshape(d_out.load::<1, M, D>(head, first, 0), [M, D]);
+    let row_lse = tl::load(lse + head * n + offs_m, offs_m < n, 0.0);
+    let row_delta = tl::load(delta + head * n + offs_m, offs_m < n, 0.0);
+    let qk_scale = sm_scale * f32::consts::LOG2_E;
+    let mut q_sum = tl::zeros::<f32>([M, D]);
+    let end = if CAUSAL { tl::minimum(first + M, n) } else { n };
+    for start in (0..end).step_by(N) {
+        let offs_n = start + tl::arange(0, N);
+        let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
+        let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
+        let p = tl::exp2(tl::dot(q, tl::trans(k)) * qk_scale - row_lse.col());
+        let p = if CAUSAL { tl::select(offs_n.row() <= offs_m.col(), p, 0.0) } else { p };
+        let ds = p * (tl::dot(d_out, tl::trans(v)) - row_delta.col());
+        q_sum = tl::dot(ds.to::<bf16>(), k, q_sum);
+    }
+    dq.store(tl::reshape((q_sum * sm_scale).to::<bf16>(), [1, M, D]), head, first, 0);
 }

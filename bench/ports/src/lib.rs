@@ -16,7 +16,7 @@
 //! | [`convolution`] | 3 x 3 convolution of NHWC images as an implicit matmul |
 //! | [`dequantized`] | matmuls with int4, int8 and ternary weights, and with fp8 weights that have a scale for each block |
 //! | [`attention`] | FlashAttention-2 forward by pointers and by views, decoding of one query over a paged KV cache |
-//! | [`backward`] | gradients of attention: keys and values, queries |
+//! | [`backward`] | gradients of attention: keys and values, queries, by pointers and by views |
 //! | [`decoding`] | multi-head latent attention of one query split along keys, decoding over an int8 KV cache |
 //! | [`serving`] | attention of sequences of different lengths, attention of fp8, attention with a sink and a window |
 //! | [`scan`] | Mamba's selective scan, the gated delta rule |
@@ -24,6 +24,9 @@
 //! | [`scatter`] | index_add, embedding and its gradient, embedding bag, segment sum, histogram |
 //! | [`movement`] | transposing copy, copy of KV-cache pages, permutation of four axes, 5-point stencil |
 //! | [`images`] | depth to space, bilinear upsampling, im2col, 2 x 2 max pooling |
+//! | [`pairs`] | lower triangle of `x · xᵀ`, Gaussian kernels times a vector, intersection over union of boxes, matmul of maxima and sums |
+//! | [`fused`] | batched matmul with bias and GELU, dilated 1-D convolution, Newton-Schulz iterations, attention within windows |
+//! | [`sequences`] | instance norm, quantization by groups, LSTM cell, moving average, largest elements of rows, 3-D average pooling |
 //! | [`transforms`] | Walsh-Hadamard and Fourier transforms, sort, logcumsumexp, edit distance, compaction |
 
 #![warn(missing_docs)]
@@ -35,9 +38,11 @@ pub mod convolution;
 pub mod decoding;
 pub mod dequantized;
 pub mod elementwise;
+pub mod fused;
 pub mod images;
 pub mod indexed;
 pub mod movement;
+pub mod pairs;
 pub mod persistent;
 pub mod products;
 pub mod recurrent;
@@ -45,6 +50,7 @@ pub mod reduced;
 pub mod rows;
 pub mod scan;
 pub mod scatter;
+pub mod sequences;
 pub mod serving;
 pub mod transforms;
 
@@ -91,6 +97,8 @@ pub static KERNELS: &[&Kernel] = &[
     &attention::paged_decode::KERNEL,
     &backward::attention_dkdv::KERNEL,
     &backward::attention_dq::KERNEL,
+    &backward::attention_dkdv_by_views::KERNEL,
+    &backward::attention_dq_by_views::KERNEL,
     &decoding::mla_decode::KERNEL,
     &decoding::merge_parts::KERNEL,
     &decoding::int8_decode::KERNEL,
@@ -116,6 +124,20 @@ pub static KERNELS: &[&Kernel] = &[
     &images::upsample_bilinear::KERNEL,
     &images::im2col::KERNEL,
     &images::max_pool_2x2::KERNEL,
+    &pairs::gram::KERNEL,
+    &pairs::rbf_matvec::KERNEL,
+    &pairs::box_iou::KERNEL,
+    &pairs::max_plus::KERNEL,
+    &fused::batched_matmul_bias_gelu::KERNEL,
+    &fused::conv1d::KERNEL,
+    &fused::newton_schulz::KERNEL,
+    &fused::window_attention::KERNEL,
+    &sequences::instance_norm::KERNEL,
+    &sequences::quantize_groups::KERNEL,
+    &sequences::lstm_cell::KERNEL,
+    &sequences::moving_average::KERNEL,
+    &sequences::top_k::KERNEL,
+    &sequences::avg_pool3d::KERNEL,
     &transforms::hadamard::KERNEL,
     &transforms::fft_rows::KERNEL,
     &transforms::sort_rows::KERNEL,

@@ -10,7 +10,7 @@ use crate::kernel::{
 };
 
 /// Counts up when a reader of an older file would misread it.
-const FORMAT: u32 = 7;
+const FORMAT: u32 = 8;
 
 /// The names of the files, relative to the JSON file.
 pub(super) struct ImageFiles {
@@ -159,14 +159,21 @@ struct SpecializationRecord<'k> {
 impl<'k> SpecializationRecord<'k> {
     fn new(specialization: &'k Specialization, images: ImageFiles, params: &[Param]) -> Self {
         let cubin = |(capability, file)| CubinRecord { capability, file };
-        let map = |&TensorMap { param, block, swizzle, transposed, tf32, multicast }: &TensorMap| MapRecord {
-            param: name(params, param),
-            block,
-            swizzle,
-            transposed,
-            tf32,
-            multicast: multicast.map(|Multicast { axis, step, bytes }| MulticastRecord { axis, step, bytes }),
-        };
+        let sums = |sums: &[Polynomial]| sums.iter().map(|&sum| terms(sum, params)).collect();
+        let map =
+            |&TensorMap { param, extents, strides, block, swizzle, tf32, multicast }: &TensorMap| MapRecord {
+                param: name(params, param),
+                extents: sums(extents),
+                strides: sums(strides),
+                block,
+                swizzle,
+                tf32,
+                multicast: multicast.map(|Multicast { axis, step, bytes }| MulticastRecord {
+                    axis,
+                    step,
+                    bytes,
+                }),
+            };
         let guard =
             |guard: &Guard| GuardRecord { text: guard.text(params), guard: GuardKind::new(guard, params) };
         SpecializationRecord {
@@ -190,10 +197,10 @@ impl<'k> SpecializationRecord<'k> {
 #[derive(Serialize)]
 struct MapRecord {
     param: &'static str,
+    extents: Vec<Vec<TermRecord>>,
+    strides: Vec<Vec<TermRecord>>,
     block: &'static [u32],
     swizzle: u32,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    transposed: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     tf32: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -246,28 +253,28 @@ struct TermRecord {
     factors: Vec<FactorRecord>,
 }
 
-/// A scalar or a slice's length by the parameter's name, the grid's extent along an axis by its index, or `ceil(scalar / by)`.
+/// A scalar or a slice's length by the parameter's name, the grid's extent along an axis by its index, or `ceil(of / by)`.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum FactorRecord {
     Scalar(&'static str),
     Length(&'static str),
     Grid(u8),
-    CeilDiv { scalar: &'static str, by: u32 },
+    CeilDiv { of: TermRecord, by: TermRecord },
 }
 
 fn terms(polynomial: Polynomial, params: &[Param]) -> Vec<TermRecord> {
+    polynomial.iter().map(|one| term(one, params)).collect()
+}
+
+fn term(one: &Term, params: &[Param]) -> TermRecord {
     let factor = |&factor: &Symbol| match factor {
         Symbol::Scalar(param) => FactorRecord::Scalar(name(params, param)),
         Symbol::Length(param) => FactorRecord::Length(name(params, param)),
         Symbol::Grid(axis) => FactorRecord::Grid(axis),
-        Symbol::CeilDiv { param, by } => FactorRecord::CeilDiv { scalar: name(params, param), by },
+        Symbol::CeilDiv { of, by } => FactorRecord::CeilDiv { of: term(&of, params), by: term(&by, params) },
     };
-    let term = |term: &Term| TermRecord {
-        coefficient: term.coefficient,
-        factors: term.factors.iter().map(factor).collect(),
-    };
-    polynomial.iter().map(term).collect()
+    TermRecord { coefficient: one.coefficient, factors: one.factors.iter().map(factor).collect() }
 }
 
 #[derive(Serialize)]

@@ -495,6 +495,11 @@ static BLOCK: Kernel = Kernel {
     ..Kernel::TEST
 };
 
+/// A symbol by itself.
+const fn scalar(symbol: &'static [Symbol]) -> Term {
+    Term { coefficient: 1, factors: symbol }
+}
+
 const MAPPED: Specialization = Specialization {
     entry: "block_mapped",
     guards: &[
@@ -504,9 +509,10 @@ const MAPPED: Specialization = Specialization {
     ],
     maps: &[TensorMap {
         param: 0,
+        extents: &[&[scalar(&[Symbol::Scalar(1)])], &[scalar(&[Symbol::Scalar(2)])]],
+        strides: &[&[scalar(&[Symbol::Scalar(3)])], &[scalar(&[Symbol::Scalar(4)])]],
         block: &[8, 8],
         swizzle: 32,
-        transposed: false,
         tf32: false,
         multicast: None,
     }],

@@ -11,7 +11,7 @@ use cudarc::driver::sys::CUresult;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::guard::{LaunchArgs, name};
-use crate::kernel::{Multicast, Param, Symbol, TensorMap};
+use crate::kernel::{Multicast, Param, Polynomial, TensorMap};
 use crate::libcuda;
 
 /// The most axes of a view.
@@ -29,7 +29,7 @@ pub(super) struct EncodeFailure {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 enum Cause {
-    #[error("its arguments are not those of a view of rank {rank}")]
+    #[error("these arguments give no view of rank {rank}")]
     NoView { rank: usize },
     #[error("its elements cannot be {0}")]
     DType(DType),
@@ -150,15 +150,13 @@ impl TensorMap {
     ) -> Result<Request, Cause> {
         let rank = self.block.len();
         let no_view = Cause::NoView { rank };
-        let param = usize::from(self.param);
-        let scalar = |position: usize| {
-            let scalar = Symbol::Scalar(u8::try_from(position).ok()?);
-            u64::try_from(launch_args.symbol(scalar)?).ok()
-        };
-        if !(1..=MAX_AXES).contains(&rank) {
+        if !(1..=MAX_AXES).contains(&rank) || [self.extents.len(), self.strides.len()] != [rank; 2] {
             return Err(no_view);
         }
-        let dtype = *dtypes.get(param).ok_or(no_view)?;
+        let number = |sum: Polynomial| {
+            launch_args.value(sum).and_then(|value| u64::try_from(value).ok()).ok_or(no_view)
+        };
+        let dtype = *dtypes.get(usize::from(self.param)).ok_or(no_view)?;
         let mut request = Request {
             data_type: DataType::of(dtype, self.tf32).ok_or(Cause::DType(dtype))?,
             swizzle: Swizzle::of(self.swizzle).ok_or(Cause::Swizzle(self.swizzle))?,
@@ -168,17 +166,11 @@ impl TensorMap {
             strides: [0; MAX_AXES],
             block: [0; MAX_AXES],
         };
-        for (inner, position) in (0..rank).rev().enumerate() {
-            let axis = match inner {
-                0 if self.transposed && rank > 1 => position - 1,
-                1 if self.transposed => position + 1,
-                _ => position,
-            };
-            request.extents[inner] = scalar(param + 1 + axis).ok_or(no_view)?;
-            request.block[inner] = self.block[position];
-            let stride = scalar(param + 1 + rank + axis).ok_or(no_view)?;
+        for (inner, axis) in (0..rank).rev().enumerate() {
+            request.extents[inner] = number(self.extents[axis])?;
+            request.block[inner] = self.block[axis];
             if inner > 0 {
-                request.strides[inner - 1] = stride.saturating_mul(dtype.bytes() as u64);
+                request.strides[inner - 1] = number(self.strides[axis])?.saturating_mul(dtype.bytes() as u64);
             }
         }
         if multicast && self.multicast.is_some() {
@@ -263,7 +255,7 @@ mod tests {
     use super::*;
     use crate::dtype::Element;
     use crate::guard::KernelArg;
-    use crate::kernel::ParamKind;
+    use crate::kernel::{ParamKind, Symbol, Term};
 
     /// A scalar, a view's memory, and its extents and strides.
     fn kernel_args(address: u64, scalars: &[i64]) -> Vec<KernelArg> {
@@ -296,24 +288,27 @@ mod tests {
         expected.assert_eq(&text);
     }
 
-    const VECTOR: TensorMap =
-        TensorMap { param: 1, block: &[16], swizzle: 32, transposed: false, tf32: false, multicast: None };
-    const MATRIX: TensorMap = TensorMap {
-        param: 1,
-        block: &[128, 64],
-        swizzle: 128,
-        transposed: false,
-        tf32: false,
-        multicast: None,
+    /// The scalars behind the slice, each by itself.
+    const SCALARS: [Polynomial; 12] = {
+        const fn scalar(symbol: &'static [Symbol; 1]) -> Term {
+            Term { coefficient: 1, factors: symbol }
+        }
+        macro_rules! scalars {
+            ($($position:literal)*) => { [$(&[scalar(&[Symbol::Scalar($position)])]),*] };
+        }
+        scalars!(2 3 4 5 6 7 8 9 10 11 12 13)
     };
-    const BATCH: TensorMap = TensorMap {
-        param: 1,
-        block: &[2, 32, 16],
-        swizzle: 64,
-        transposed: false,
-        tf32: false,
-        multicast: None,
-    };
+
+    /// The map of a view of rank `N`, whose extents and then its strides are scalars behind its memory.
+    const fn view<const N: usize>(block: &'static [u32; N], swizzle: u32) -> TensorMap {
+        let (extents, others) = SCALARS.as_slice().split_at(N);
+        let strides = others.split_at(N).0;
+        TensorMap { param: 1, extents, strides, block, swizzle, tf32: false, multicast: None }
+    }
+
+    const VECTOR: TensorMap = view(&[16], 32);
+    const MATRIX: TensorMap = view(&[128, 64], 128);
+    const BATCH: TensorMap = view(&[2, 32, 16], 64);
 
     /// Of an axis with one element the stride says nothing.
     #[test]
@@ -353,14 +348,7 @@ mod tests {
             &[5, 300, 200, 0, 256, 1],
             expect!["F32 (7) of [200, 300, 5] by [1024, 0] at 0x80, block [16, 32, 2], B64 (2)"],
         );
-        let five = TensorMap {
-            param: 1,
-            block: &[1, 2, 3, 4, 16],
-            swizzle: 32,
-            transposed: false,
-            tf32: false,
-            multicast: None,
-        };
+        let five = view(&[1, 2, 3, 4, 16], 32);
         check(
             five,
             DType::I8,
@@ -428,31 +416,31 @@ mod tests {
             TensorMap { block: &[], ..MATRIX },
             DType::F16,
             &[],
-            expect!["a map of `a` was refused: its arguments are not those of a view of rank 0"],
+            expect!["a map of `a` was refused: these arguments give no view of rank 0"],
         );
         check(
             TensorMap { block: &[1; 6], ..MATRIX },
             DType::F16,
             &[1; 12],
-            expect!["a map of `a` was refused: its arguments are not those of a view of rank 6"],
+            expect!["a map of `a` was refused: these arguments give no view of rank 6"],
         );
         check(
             MATRIX,
             DType::F16,
-            &[300, 200, 208],
-            expect!["a map of `a` was refused: its arguments are not those of a view of rank 2"],
+            &[300, 200],
+            expect!["a map of `a` was refused: these arguments give no view of rank 2"],
         );
         check(
             MATRIX,
             DType::F16,
             &[300, -200, 208, 1],
-            expect!["a map of `a` was refused: its arguments are not those of a view of rank 2"],
+            expect!["a map of `a` was refused: these arguments give no view of rank 2"],
         );
         check(
             TensorMap { param: 0, ..VECTOR },
             DType::F16,
             &[1000, 1],
-            expect!["a map of `n` was refused: its arguments are not those of a view of rank 1"],
+            expect!["a map of `n` was refused: these arguments give no view of rank 1"],
         );
         let params = [Param { name: "a", kind: ParamKind::View(2) }];
         let text = |cause| EncodeFailure { param: 0, cause }.text(&params);

@@ -111,11 +111,12 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
         orders.retain(|body| by_tma.contains(&body.axes.operands));
     }
     let others = if found.is_empty() { gpus } else { Gpus::WithoutWgmma };
-    let by_pointers = found.is_empty() && !accesses(&base.func, Widened::InDotLoops).is_empty();
+    let has_pointers = found.is_empty() || base.func.views.is_empty();
+    let by_pointers = has_pointers && !accesses(&base.func, Widened::InDotLoops).is_empty();
     // Views of 16-bit floats are loaded by TMA, or copied to aligned rows.
     let of_f32_views = others == Gpus::All && has_columns && has_dot(&base.func, |elem| elem == DType::F32);
     // The aligned specialization, and those of dots that move vectors in part.
-    let with_vectors = |body: &SpecializedFunc| -> Result<Vec<Specialization>, Refusal> {
+    let with_vectors = |body: &SpecializedFunc, others| -> Result<Vec<Specialization>, Refusal> {
         let aligned = built(body.moving(ALIGNED), others)?;
         let partly =
             if by_pointers || of_f32_views { partly_vectorized(body, &aligned, others)? } else { vec![] };
@@ -131,13 +132,16 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
         let mut unit = base.clone();
         unit.axes.strides = UnitStrides::Set(set);
         unit.guards.axes.extend(assume_unit_strides(&mut unit.func, strides));
-        found.extend(with_vectors(&unit)?);
+        let by_tma = if others == Gpus::All { tensor(std::slice::from_ref(&unit))?.0 } else { vec![] };
+        let by_others = if by_tma.is_empty() { others } else { Gpus::WithoutWgmma };
+        found.extend(by_tma);
+        found.extend(with_vectors(&unit, by_others)?);
         found.push(built(unit.moving(Movement::Elements), others)?);
     }
     found.extend(of_single_iterations(base, others)?);
     if strides.is_empty() {
         found.extend(of_many_programs(base, others)?);
-        let vectors = with_vectors(base)?;
+        let vectors = with_vectors(base, others)?;
         if vectors[0].guards.len() > base.guards.prepared() {
             found.extend(vectors);
             if let Some(rotated) = rotated(base, others)? {
@@ -148,14 +152,14 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
         }
     } else if !has_dot(&base.func, |_| true) {
         // Accesses of contiguous slices are vectors under any strides.
-        let vectors = with_vectors(base)?;
+        let vectors = with_vectors(base, others)?;
         if vectors[0].guards.iter().any(|guard| matches!(guard, Guard::Aligned { .. })) {
             found.extend(vectors);
         }
     }
     for body in orders.iter().filter(|_| has_columns) {
         if body.axes.operands != OperandOrder::Rows {
-            found.extend(with_vectors(body)?);
+            found.extend(with_vectors(body, others)?);
         }
         found.push(built(body.moving(Movement::Elements), gpus)?);
     }
@@ -171,15 +175,14 @@ const MAX_UNIT_STRIDES: usize = 4;
 /// one.
 fn tensor(orders: &[SpecializedFunc]) -> Result<(Vec<Specialization>, Vec<OperandOrder>), Refusal> {
     let (mut found, mut odd, mut by_tma) = (vec![], vec![], vec![]);
-    let dots = orders.first().map_or(0, |body| dot::dot_count(&body.func));
     for body in orders {
         let Some(tensor) = first_tensor(body, &[DotResults::Tma, DotResults::Vectors])? else { continue };
+        // A row of the result, or of what is loaded beside the operands, need not begin as rows of the operands do.
+        let needs_less =
+            |other: &Specialization| tensor.guards.iter().any(|guard| !other.guards.contains(guard));
+        odd.extend(first_tensor(body, &[DotResults::Elements])?.filter(needs_less));
         found.push(tensor);
         by_tma.push(body.axes.operands);
-        // A row of the result of a single dot need not begin as rows of its operands do.
-        if dots == 1 {
-            odd.extend(first_tensor(body, &[DotResults::Elements])?);
-        }
     }
     found.extend(odd);
     Ok((found, by_tma))

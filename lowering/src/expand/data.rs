@@ -7,7 +7,8 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 use tile_ir::frontend::syntax::{Kernel, ParamType, TypeName};
 use tile_ir::frontend::typeck::{ConstValue, Variant};
-use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum};
+use tile_ir::ir::guard::{Guard, Product, Symbol, SymbolicSum};
+use tile_ir::ir::launch_shape::LaunchShape;
 use tile_ir::ops::Site;
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
@@ -254,7 +255,9 @@ fn tensor_map(map: &TensorMap) -> TokenStream {
     let param = Literal::u32_unsuffixed(map.memory.0);
     let block = map.block.iter().map(|&extent| Literal::u32_unsuffixed(extent));
     let line = Literal::u32_unsuffixed(SWIZZLE_ROW_BYTES);
-    let TensorMap { transposed, tf32, .. } = *map;
+    let tf32 = map.tf32;
+    let LaunchShape { extents, strides } = &map.shape;
+    let (extents, strides) = (extents.iter().map(sum), strides.iter().map(sum));
     let multicast = match map.multicast {
         Some(Multicast { axis, step, bytes }) => {
             let [axis, step, bytes] = [axis, step, bytes].map(Literal::u32_unsuffixed);
@@ -265,9 +268,10 @@ fn tensor_map(map: &TensorMap) -> TokenStream {
     quote! {
         TensorMap {
             param: #param,
+            extents: &[#(#extents),*],
+            strides: &[#(#strides),*],
             block: &[#(#block),*],
             swizzle: #line,
-            transposed: #transposed,
             tf32: #tf32,
             multicast: #multicast,
         }
@@ -302,29 +306,32 @@ fn fact(fact: &Guard) -> TokenStream {
 }
 
 fn sum(sum: &SymbolicSum) -> TokenStream {
-    let terms = sum.terms.iter().map(|(coefficient, factors)| {
-        let coefficient = Literal::i64_unsuffixed(*coefficient);
-        let factors = factors.iter().map(|factor| match *factor {
-            Symbol::Scalar(param) => {
-                let param = Literal::u32_unsuffixed(param);
-                quote! { Symbol::Scalar(#param) }
-            }
-            Symbol::Length(param) => {
-                let param = Literal::u32_unsuffixed(param);
-                quote! { Symbol::Length(#param) }
-            }
-            Symbol::Grid(axis) => {
-                let axis = Literal::u8_unsuffixed(axis);
-                quote! { Symbol::Grid(#axis) }
-            }
-            Symbol::CeilDiv { scalar, by } => {
-                let (scalar, by) = (Literal::u32_unsuffixed(scalar), Literal::u32_unsuffixed(by));
-                quote! { Symbol::CeilDiv { param: #scalar, by: #by } }
-            }
-        });
-        quote! { Term { coefficient: #coefficient, factors: &[#(#factors),*] } }
-    });
+    let terms = sum.terms.iter().map(|(coefficient, factors)| term(*coefficient, factors));
     quote! { &[#(#terms),*] }
+}
+
+fn term(coefficient: i64, factors: &[Symbol]) -> TokenStream {
+    let product = |product: Product| term(product.constant.into(), &product.symbols().collect::<Vec<_>>());
+    let coefficient = Literal::i64_unsuffixed(coefficient);
+    let factors = factors.iter().map(|factor| match *factor {
+        Symbol::Scalar(param) => {
+            let param = Literal::u32_unsuffixed(param);
+            quote! { Symbol::Scalar(#param) }
+        }
+        Symbol::Length(param) => {
+            let param = Literal::u32_unsuffixed(param);
+            quote! { Symbol::Length(#param) }
+        }
+        Symbol::Grid(axis) => {
+            let axis = Literal::u8_unsuffixed(axis);
+            quote! { Symbol::Grid(#axis) }
+        }
+        Symbol::CeilDiv { of, by } => {
+            let (of, by) = (product(of), product(by));
+            quote! { Symbol::CeilDiv { of: #of, by: #by } }
+        }
+    });
+    quote! { Term { coefficient: #coefficient, factors: &[#(#factors),*] } }
 }
 
 // ---- host code

@@ -1,6 +1,6 @@
 //! File tests of layouts, and of passes for a GPU.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
@@ -25,6 +25,7 @@ use lowering::gpu::opt::remat_narrow::remat_narrow;
 use lowering::gpu::opt::remat_ranges::remat_ranges;
 use lowering::gpu::opt::select_wgmma::select_wgmma;
 use lowering::gpu::opt::thread_local_reductions::thread_local_reductions;
+use lowering::gpu::opt::view_pointers::view_pointers;
 use lowering::gpu::schedule::Schedule;
 use lowering::gpu::schedule::cluster_wait::cluster_wait;
 use lowering::gpu::schedule::membar::membar;
@@ -81,6 +82,7 @@ fn rescheduled(func: &Func, request: &Request, pass: fn(&mut Schedule)) -> Strin
         num_warps: request.warps(),
         num_ctas: 1,
         num_stages: None,
+        sector_loads: HashSet::new(),
         smem_only: HashMap::new(),
         invariant_operands: HashMap::new(),
     };
@@ -112,6 +114,7 @@ const PASSES: &[PassTest] = &[
     ("pdl", |func, request| scheduled(func, request, pdl)),
     ("position_before_waits", |func, request| rescheduled(func, request, position_before_waits)),
     ("reduce_batch", |func, request| scheduled(func, request, reduce_batch)),
+    ("view_pointers", |func, _| rewritten_under_guards(func, view_pointers)),
     ("version_loops", |func, _| {
         let region = versioned_region(func, &LaunchAssumptions::of(func));
         rewritten(func, |func| region.iter().for_each(|region| drop(version_loops(func, region))))

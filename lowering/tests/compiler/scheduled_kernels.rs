@@ -141,6 +141,56 @@ fn products() {
     Case { source: PRODUCT, launch: &launch, tolerance: 0.0 }.check_each();
 }
 
+/// A batch of products by pointers, with masks along all axes.
+const BY_POINTERS: &str = "#[fuse_kernel(num_warps = 8, num_stages = 3)]
+    fn product(a: &[bf16], b: &[bf16], out: &mut [f32], m: i32, n: i32, k: i32, row_stride: i32, batch_stride: i32) {
+        let batch = tl::program_id(2);
+        let rows = tl::program_id(0) * 128 + tl::arange(0, 128);
+        let cols = tl::program_id(1) * 256 + tl::arange(0, 256);
+        let a = a + batch * batch_stride;
+        let mut acc = tl::zeros::<f32>([128, 256]);
+        for start in (0..k).step_by(64) {
+            let inner = start + tl::arange(0, 64);
+            let at = rows.col() * row_stride + inner.row();
+            let x = tl::load(a + at, (rows < m).col() & (inner < k).row(), 0.0);
+            let y = tl::load(b + inner.col() * n + cols.row(), (inner < k).col() & (cols < n).row());
+            acc = tl::dot(x, y, acc);
+        }
+        let at = batch * m * n + rows.col() * n + cols.row();
+        tl::store(out + at, acc, (rows < m).col() & (cols < n).row());
+    }";
+
+/// Blocks of views have the elements that pointers read, and zeros where masks are false.
+#[test]
+fn products_by_pointers() {
+    let (func, requests) = first(BY_POINTERS);
+    let found = specializations(&func, requests).expect("a kernel that fits");
+    let (tensor, general) = (&found[0], found.last().expect("a general body"));
+    assert!(tensor.name.starts_with("tensor"), "{}", tensor.name);
+    for [m, n, k, row_stride] in [[130, 264, 8, 24], [128, 256, 200, 200], [7, 8, 264, 272]] {
+        let mut launch = Launch::new([2, 2, 2], 8);
+        launch.blocks = 2;
+        let batch_stride = (m + 1) * row_stride;
+        for (name, number) in
+            [("m", m), ("n", n), ("k", k), ("row_stride", row_stride), ("batch_stride", batch_stride)]
+        {
+            launch = launch.scalar(&func, name, Number::Int(number as i128));
+        }
+        let slices = [("a", 2 * batch_stride), ("b", k * n), ("out", 2 * m * n)];
+        for (name, elements) in slices {
+            launch = launch.slice(&func, name, (0..elements).map(small));
+        }
+        let (known, grid) = (launch.known(&func), launch.grid.map(i64::from));
+        let failed = tensor.guards.iter().find(|guard| !holds(guard, &known, grid));
+        assert_eq!(failed, None, "{m} x {n} x {k}");
+        let schedule = &tensor.plan.schedule.distributed.func;
+        let launch = launch.with_computed_views(schedule);
+        if let Err(fault) = check_schedule(schedule, &general.plan.laid_out, &launch, 0.0) {
+            panic!("{m} x {n} x {k}: {fault}\n{}", tensor.plan.schedule);
+        }
+    }
+}
+
 #[test]
 fn products_over_all_of_a_view() {
     let source = changed(PRODUCT, &[["(0..end)", "(0..a.shape(1))"]]);

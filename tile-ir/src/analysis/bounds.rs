@@ -144,6 +144,11 @@ fn varies_only_by(value: &Polynomial, values: impl Fn(Value) -> bool, others: im
     })
 }
 
+/// The inequalities that together say where a mask is true; `None` where it says something else besides.
+pub fn conditions(func: &Func, polynomials: &Polynomials, mask: Value) -> Option<Vec<Inequality>> {
+    BoundsWalker::new(func, polynomials).conditions(mask)
+}
+
 struct BoundsWalker<'f> {
     func: &'f Func,
     polynomials: &'f Polynomials,
@@ -287,6 +292,27 @@ impl BoundsWalker<'_> {
                 inner.iter().filter_map(|inequality| self.moved(inequality, other)).collect()
             }
         }
+    }
+
+    fn conditions(&self, mask: Value) -> Option<Vec<Inequality>> {
+        let kind = &self.definitions.get(&mask)?.kind;
+        if let Kind::Scalar(scalar) = kind {
+            return match scalar.op.arith {
+                ArithKind::And => {
+                    let each = scalar.args.iter().map(|&arg| self.conditions(arg));
+                    Some(each.collect::<Option<Vec<_>>>()?.concat())
+                }
+                ArithKind::Compare(op) if self.func.ty(scalar.args[0]).dtype.is_integer() => {
+                    Some(self.comparison(op, scalar.args[0], scalar.args[1]))
+                        .filter(|found| !found.is_empty())
+                }
+                _ => None,
+            };
+        }
+        let operation = kind.operation();
+        let &[inner] = operation.operands().as_slice() else { return None };
+        operation.axis_map(self.func)?;
+        self.conditions(inner)?.iter().map(|inequality| self.moved(inequality, kind)).collect()
     }
 
     fn moved(&self, inequality: &Inequality, by: &Kind) -> Option<Inequality> {

@@ -96,13 +96,15 @@ impl<'a> BoundSearch<'a> {
             high.max(-low)
         };
         match atom {
+            Atom::Known(Symbol::Scalar(param)) => match self.func.params[param as usize].kind {
+                ParamKind::Scalar { dtype, .. } => magnitude_of(dtype),
+                ParamKind::Slice { .. } => i128::MAX,
+            },
             // A quotient is no larger than its dividend.
-            Atom::Known(Symbol::Scalar(param) | Symbol::CeilDiv { scalar: param, .. }) => {
-                match self.func.params[param as usize].kind {
-                    ParamKind::Scalar { dtype, .. } => magnitude_of(dtype),
-                    ParamKind::Slice { .. } => i128::MAX,
-                }
-            }
+            Atom::Known(Symbol::CeilDiv { of, .. }) => of
+                .symbols()
+                .map(|symbol| self.largest(Atom::Known(symbol)))
+                .fold(of.constant.into(), i128::saturating_mul),
             Atom::Known(Symbol::Length(_)) => magnitude_of(DType::I64),
             Atom::Known(Symbol::Grid(_)) | Atom::Program(_) => magnitude_of(DType::I32),
             Atom::Range { extent, .. } => i128::from(extent),
@@ -114,9 +116,16 @@ impl<'a> BoundSearch<'a> {
     pub fn upper(&mut self, value: Polynomial) -> Option<Polynomial> {
         let mut value = value;
         self.step(&value)?;
-        for inequality in self.known {
-            if let Some(lower) = self.apply(&value, inequality) {
-                value = lower;
+        // What bounds one atom by another may come behind what bounds the other.
+        for _ in self.known {
+            let before = value.clone();
+            for inequality in self.known {
+                if let Some(lower) = self.apply(&value, inequality) {
+                    value = lower;
+                }
+            }
+            if value == before {
+                break;
             }
         }
         while let Some(atom) = value.varying() {

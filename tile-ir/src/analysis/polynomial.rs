@@ -31,11 +31,14 @@ impl LoopBounds {
         LoopBounds { low, high, if_not_empty: false, dividend: None, divisor: None, loose: false }
     }
 
-    /// The largest quotient of dividends below `end`: `x < p * d` shows that `x / d` is less than `p`.
+    /// The largest quotient of dividends below `end`: `x < p * d` shows that `x / d` is less than `p`, and `x < n` that it is less than
+    /// `ceil(n / d)`.
     pub fn largest_quotient(&self, end: &Polynomial) -> Option<Polynomial> {
         // A divisor that is known at launch is that of a quotient.
         let divisor = self.divisor.as_ref().filter(|divisor| self.loose && divisor.varying().is_none())?;
-        let (quotient, rest) = end.divided_by(divisor)?;
+        let Some((quotient, rest)) = end.divided_by(divisor) else {
+            return Some(end.ceil_div(divisor)?.sub(&Polynomial::constant(1)));
+        };
         // A positive rest adds less than itself, and nothing where the divisor is larger for sure.
         let more = match divisor.as_constant() {
             _ if rest <= 0 => -1,

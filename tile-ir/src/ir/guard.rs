@@ -11,11 +11,52 @@ pub enum Symbol {
     Scalar(u32),
     Length(u32),
     Grid(u8),
-    /// `ceil(scalar / by)`: how many blocks of `by` elements cover an extent.
+    /// `ceil(of / by)`: how many blocks of `by` elements cover an extent.
     CeilDiv {
-        scalar: u32,
-        by: u32,
+        of: Product,
+        by: Product,
     },
+}
+
+/// A positive constant times arguments and extents of the grid.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Product {
+    pub constant: u32,
+    factors: [Option<Factor>; 4],
+}
+
+/// A factor of a product.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+enum Factor {
+    Scalar(u8),
+    Grid(u8),
+}
+
+impl Product {
+    pub fn constant(constant: u32) -> Product {
+        Product { constant, factors: [None; 4] }
+    }
+
+    /// `constant * symbols[0] * ..`; `None` where there are too many symbols, or one that is neither an argument nor the grid's.
+    pub fn new(constant: u32, symbols: &[Symbol]) -> Option<Product> {
+        let mut product = Product::constant(constant);
+        for (position, &symbol) in symbols.iter().enumerate() {
+            let factor = match symbol {
+                Symbol::Scalar(param) => Factor::Scalar(u8::try_from(param).ok()?),
+                Symbol::Grid(axis) => Factor::Grid(axis),
+                Symbol::Length(_) | Symbol::CeilDiv { .. } => return None,
+            };
+            *product.factors.get_mut(position)? = Some(factor);
+        }
+        Some(product)
+    }
+
+    pub fn symbols(self) -> impl Iterator<Item = Symbol> {
+        self.factors.into_iter().flatten().map(|factor| match factor {
+            Factor::Scalar(param) => Symbol::Scalar(param.into()),
+            Factor::Grid(axis) => Symbol::Grid(axis),
+        })
+    }
 }
 
 /// `coefficient * factors[0] * ..`, summed.
@@ -39,6 +80,11 @@ pub enum Guard {
 }
 
 impl SymbolicSum {
+    /// A symbol by itself.
+    pub fn of(symbol: Symbol) -> SymbolicSum {
+        SymbolicSum { terms: vec![(1, vec![symbol])] }
+    }
+
     /// The value, if it is a constant.
     pub fn as_constant(&self) -> Option<i64> {
         let (constant, rest) = self.split_constant();
@@ -111,8 +157,19 @@ impl fmt::Display for WithNames<'_, Symbol> {
             Symbol::Scalar(param) => write!(f, "{}", name(param)),
             Symbol::Length(param) => write!(f, "{}.len()", name(param)),
             Symbol::Grid(axis) => write!(f, "num_programs({axis})"),
-            Symbol::CeilDiv { scalar, by } => write!(f, "cdiv({}, {by})", name(scalar)),
+            Symbol::CeilDiv { of, by } => {
+                write!(f, "cdiv({}, {})", WithNames(&of, self.1), WithNames(&by, self.1))
+            }
         }
+    }
+}
+
+impl fmt::Display for WithNames<'_, Product> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let constant =
+            (self.0.constant != 1 || self.0.factors[0].is_none()).then(|| self.0.constant.to_string());
+        let symbols = self.0.symbols().map(|symbol| WithNames(&symbol, self.1).to_string());
+        f.write_str(&constant.into_iter().chain(symbols).collect::<Vec<_>>().join(" * "))
     }
 }
 

@@ -15,6 +15,7 @@
 pub mod assumption;
 pub mod axis_info;
 pub mod guard;
+pub mod launch_shape;
 pub mod layout_relation;
 pub mod lexer;
 mod parse;
@@ -30,6 +31,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::ir::assumption::Assumption;
+use crate::ir::guard::{Symbol, SymbolicSum};
+use crate::ir::launch_shape::LaunchShape;
 use crate::ops::{Kind, Site};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
@@ -307,6 +310,9 @@ pub struct View {
     pub strides: Vec<Value>,
     /// Whether the last two axes are swapped: the parameters that follow the memory have them in the other order.
     pub transposed: bool,
+    /// What a launch computes for the extents and strides where no parameters have them: of a view of a slice that is accessed by
+    /// pointers. The values of its extents and strides are nowhere defined.
+    pub computed: Option<LaunchShape>,
 }
 
 impl View {
@@ -325,7 +331,32 @@ impl View {
             .collect();
         let mut shape = scalars?;
         let strides = shape.split_off(rank);
-        Some(View { memory, shape, strides, transposed: false })
+        Some(View { memory, shape, strides, transposed: false, computed: None })
+    }
+
+    /// A view of a slice with a shape that a launch computes.
+    pub fn of_slice(func: &mut Func, memory: ParamId, computed: LaunchShape) -> View {
+        let rank = computed.extents.len();
+        let mut undefined = || (0..rank).map(|_| func.value(Type::scalar(DType::I64))).collect();
+        View { memory, shape: undefined(), strides: undefined(), transposed: false, computed: Some(computed) }
+    }
+
+    /// Its extents and strides as a launch knows them.
+    pub fn launch_shape(&self) -> LaunchShape {
+        if let Some(computed) = &self.computed {
+            return computed.clone();
+        }
+        let first = self.memory.0 + 1;
+        let scalars = |from: u32| {
+            let mut scalars: Vec<u32> = (from..from + self.rank() as u32).collect();
+            if let [.., row, column] = &mut scalars[..]
+                && self.transposed
+            {
+                std::mem::swap(row, column);
+            }
+            scalars.into_iter().map(|scalar| SymbolicSum::of(Symbol::Scalar(scalar))).collect()
+        };
+        LaunchShape { extents: scalars(first), strides: scalars(first + self.rank() as u32) }
     }
 
     /// Swaps the last two axes.

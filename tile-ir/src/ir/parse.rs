@@ -1,10 +1,14 @@
 //! Tile IR from its text: the inverse of [`super::print`].
 //!
 //! ```text
-//! kernel     = "kernel" name "(" [param {"," param}] ")" ["reports"] ["stating" number] ["assuming" assumption {"and" assumption}] block
+//! kernel     = "kernel" name "(" [param {"," param}] ")" ["reports"] ["stating" number] ["viewing" shape {"and" shape}]
+//!              ["assuming" assumption {"and" assumption}] block
 //! param      = value name ":" dtype
 //!            | name ":" "&" ["mut"] ("[" dtype "]" | "View" "<" dtype "," rank ">" view)
 //! view       = ["transposed"] ["shape" "(" values ")"] ["stride" "(" values ")"]
+//! shape      = name "[" sum {"," sum} "by" sum {"," sum} "]"
+//! sum        = number {symbol} {"+" number {symbol}}
+//! symbol     = name | "len" "(" name ")" | "num_programs" "(" axis ")" | "cdiv" "(" number {symbol} "," number {symbol} ")"
 //! assumption = number "divides" name | number "<=" name | name "<=" number | "num_programs" "(" axis ")" "<=" number
 //! block      = "{" ["|" values "|"] {operation} ["yield" values] "}"
 //! operation  = [values "="] name operands {attribute} [":" types] ({block} | "{" {header block} "}")
@@ -65,6 +69,12 @@ impl<'t> TextReader<'t> {
         self.func.reports = self.take("reports");
         if self.take("stating") {
             self.func.stated_multiple = Some(self.integer()?);
+        }
+        if self.take("viewing") {
+            self.slice_view()?;
+            while self.take("and") {
+                self.slice_view()?;
+            }
         }
         if self.take("assuming") {
             self.assumption()?;

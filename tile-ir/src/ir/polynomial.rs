@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ir::guard::{Symbol, SymbolicSum};
+use crate::ir::guard::{Product, Symbol, SymbolicSum};
 use crate::ir::{Func, MAX_RANK, Shape, Value};
 
 /// A variable of polynomials.
@@ -195,6 +195,21 @@ impl Polynomial {
             Some(_) => None,
             None => Some((quotient, rest)),
         }
+    }
+
+    /// `ceil(self / divisor)` of products of a positive constant, arguments and extents of the grid.
+    pub fn ceil_div(&self, divisor: &Polynomial) -> Option<Polynomial> {
+        let (of, by) = (self.as_product()?, divisor.as_product()?);
+        Some(Polynomial::atom(Atom::Known(Symbol::CeilDiv { of, by })))
+    }
+
+    fn as_product(&self) -> Option<Product> {
+        let mut terms = self.terms();
+        let ((factors, constant), None) = (terms.next()?, terms.next()) else { return None };
+        let known =
+            factors.iter().map(|atom| if let Atom::Known(symbol) = atom { Some(*symbol) } else { None });
+        let constant = u32::try_from(constant).ok().filter(|&constant| constant > 0)?;
+        Product::new(constant, &known.collect::<Option<Vec<_>>>()?)
     }
 
     /// The term of the largest monomial, by degree first: an order that products keep.

@@ -94,11 +94,14 @@ impl Printer<'_> {
             .iter()
             .map(|assumption| WithNames(&assumption.guard(), &names).to_string())
             .collect();
+        let viewing: Vec<String> = func.views.iter().filter_map(|view| view.text(func)).collect();
+        let viewing =
+            if viewing.is_empty() { String::new() } else { format!(" viewing {}", viewing.join(" and ")) };
         let assuming = if assumptions.is_empty() { "" } else { " assuming " };
         let assumptions = assumptions.join(" and ");
         let _ = writeln!(
             self.out,
-            "kernel {}({}){reports}{stating}{assuming}{assumptions} {{",
+            "kernel {}({}){reports}{stating}{viewing}{assuming}{assumptions} {{",
             func.name,
             params.join(", ")
         );
@@ -110,7 +113,8 @@ impl Printer<'_> {
         match &param.kind {
             ParamKind::Slice { elem, mutable } => {
                 let reference = if *mutable { "&mut " } else { "&" };
-                let memory = match self.func.view(ParamId(position as u32)) {
+                let view = self.func.view(ParamId(position as u32));
+                let memory = match view.filter(|view| view.computed.is_none()) {
                     Some(view) => format!("View<{elem}, {}>{}", view.rank(), self.other_extents(view)),
                     None => format!("[{elem}]"),
                 };

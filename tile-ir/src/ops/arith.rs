@@ -42,9 +42,9 @@ impl ArithKind {
                 Some(arg(0).scale(1 << amount))
             }
             ArithKind::CeilDiv => {
-                let by = u32::try_from(arg(1).as_constant()?).ok().filter(|&by| by > 0)?;
-                let Some(Atom::Known(Symbol::Scalar(scalar))) = arg(0).as_atom() else { return None };
-                Some(Polynomial::atom(Atom::Known(Symbol::CeilDiv { scalar, by })))
+                arg(1).as_constant()?;
+                let of = arg(0).as_atom().filter(|of| matches!(of, Atom::Known(Symbol::Scalar(_))))?;
+                Polynomial::atom(of).ceil_div(&arg(1))
             }
             ArithKind::MulAdd
             | ArithKind::Div

@@ -350,6 +350,61 @@ fn guarded_quotients_are_in_bounds() {
     assert!(read > 100, "the guards hold for real arguments, found {read}");
 }
 
+/// Pixels of blocks, as depth to space reads them: nothing relates the number of elements to the shape of an image.
+const BLOCKS: &str = "#[fuse_kernel]
+    fn k(x: &[f32], out: &mut [f32], total: i32, h: i32, w: i32, b: i32) {
+        let at = tl::program_id(0) * 4 + tl::arange(0, 4);
+        let mask = at < total;
+        let (out_h, out_w) = (h * b, w * b);
+        let (col, row, plane) = (at % out_w, at / out_w % out_h, at / (out_w * out_h));
+        let channel = (plane * b + row % b) * b + col % b;
+        tl::store(out + at, tl::load(x + (channel * h + row / b) * w + col / b, mask), mask);
+    }";
+
+/// A number of elements that is no multiple of an image gives the images that it begins.
+#[test]
+fn quotients_of_unrelated_sizes_are_in_bounds() {
+    decisions(
+        BLOCKS,
+        expect![[r#"
+        x: 0 <= h, 0 <= w, 0 <= b, -1 + 4 * num_programs(0) <= 2147483647, 1 <= h * w * b * b, h * w * b * b <= 2147483647, 1 <= b, 1 <= h * b, 1 <= w * b, w * b <= 2147483647, -1 + cdiv(4 * num_programs(0), w * b) <= 2147483647, -2147483648 <= h * b, -1 + h * b <= 2147483647, -2147483648 <= w * b, -1 + w * b <= 2147483647, h * w * b * b * cdiv(total, h * w * b * b) <= x.len()
+        out: total <= out.len()
+    "#]],
+    );
+    let func = func(BLOCKS);
+    let decisions = BoundsDecisions::analyze(&func, &Polynomials::analyze(&func));
+    let mut guards = None;
+    func.body.walk(&mut |op| {
+        if let Kind::Load(load) = &op.kind
+            && let BoundsDecision::Guarded(bounds) = decisions.get(&load.access)
+        {
+            guards = Some(bounds.guards);
+        }
+    });
+    let guards = guards.expect("guards of the load");
+    let (mut read, mut tight) = (0, false);
+    let shapes = (-1..4i64).flat_map(|h| (-1..4i64).flat_map(move |w| (-1..3i64).map(move |b| [h, w, b])));
+    for ([h, w, b], total) in
+        shapes.flat_map(|shape| [-1, 0, 1, 7, 8, 12, 36, 37].map(|total| (shape, total)))
+    {
+        for (len, grid) in [0, 8, 36, 72].into_iter().flat_map(|len| [1, 10].map(|grid| (len, grid))) {
+            if !guards.iter().all(|guard| holds(guard, &[len, 1000, total, h, w, b], [grid, 1, 1])) {
+                continue;
+            }
+            for at in (0..4 * grid).filter(|&at| at < total) {
+                let (out_h, out_w) = (h * b, w * b);
+                let (col, row, plane) = (at % out_w, at / out_w % out_h, at / (out_w * out_h));
+                let channel = (plane * b + row % b) * b + col % b;
+                let place = (channel * h + row / b) * w + col / b;
+                assert!((0..len).contains(&place), "{h} x {w} by {b}, {total}: element {at} at {place}");
+                read += 1;
+            }
+            tight |= total == len && total == 36;
+        }
+    }
+    assert!(read > 100 && tight, "the guards hold for real arguments, found {read}");
+}
+
 /// A mask of rows bounds quotients of rows, and says nothing of quotients of columns.
 #[test]
 fn a_quotient_is_bounded_by_masks_on_its_axis() {

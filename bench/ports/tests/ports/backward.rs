@@ -1,7 +1,7 @@
 //! [`fuse_ports::backward`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::backward::{attention_dkdv, attention_dq};
+use fuse_ports::backward::{attention_dkdv, attention_dkdv_by_views, attention_dq, attention_dq_by_views};
 
 use crate::data::{Expected, Matrix, Output, SINGLE, devices, normal};
 
@@ -85,58 +85,130 @@ fn weighted(terms: impl Iterator<Item = (f64, f64, f64)>, scale: f64) -> Expecte
     Expected::rounded::<bf16>(value, within)
 }
 
-fn check_backward<const CAUSAL: bool>(heads: usize, n: usize)
+/// The gradients of all heads.
+struct Gradients {
+    dq: Vec<Expected>,
+    dk: Vec<Expected>,
+    dv: Vec<Expected>,
+}
+
+impl Gradients {
+    fn new(given: &Heads) -> Self {
+        let (n, scale) = (given.n, f64::from(given.scale));
+        let (mut dq, mut dk, mut dv) = (vec![], vec![], vec![]);
+        for first in (0..given.lse.len()).step_by(n) {
+            let pairs = given.pairs(first);
+            let rows = |of: &[bf16]| Matrix::new(&of[first * D..][..n * D], D);
+            let (q, k, d_out) = (rows(&given.q), rows(&given.k), rows(&given.d_out));
+            for at in 0..n * D {
+                let (row, col) = (at / D, at % D);
+                let of_row = |j: usize| (pairs[row * n + j], k.at(j, col));
+                let of_col = |i: usize| pairs[i * n + row];
+                dq.push(weighted((0..n).map(of_row).map(|(pair, k)| (pair.ds, pair.ds_within, k)), scale));
+                dk.push(weighted((0..n).map(|i| (of_col(i).ds, of_col(i).ds_within, q.at(i, col))), scale));
+                let of_values = (0..n).map(|i| (of_col(i).p, ROUNDED * of_col(i).p, d_out.at(i, col)));
+                dv.push(weighted(of_values, 1.0));
+            }
+        }
+        Gradients { dq, dk, dv }
+    }
+
+    fn check(&self, [dq, dk, dv]: [&Output<bf16>; 3], what: &str) {
+        dq.check(&format!("dq of {what}"), &self.dq);
+        dk.check(&format!("dk of {what}"), &self.dk);
+        dv.check(&format!("dv of {what}"), &self.dv);
+    }
+}
+
+fn check_pointers<const CAUSAL: bool>(given: &Heads, expected: &Gradients, device: &Device)
 where
     attention_dkdv::Choice<CAUSAL, 128, 32, 128>: attention_dkdv::Declared,
     attention_dq::Choice<CAUSAL, 128, 128, 32>: attention_dq::Declared,
 {
-    let given = Heads::new(heads, n, CAUSAL);
-    let (mut dq, mut dk, mut dv) = (vec![], vec![], vec![]);
-    let scale = f64::from(given.scale);
-    for head in 0..heads {
-        let pairs = given.pairs(head * n);
-        let rows = |of: &[bf16]| Matrix::new(&of[head * n * D..][..n * D], D);
-        let (q, k, d_out) = (rows(&given.q), rows(&given.k), rows(&given.d_out));
-        for at in 0..n * D {
-            let (row, col) = (at / D, at % D);
-            let of_row = |j: usize| (pairs[row * n + j], k.at(j, col));
-            let of_col = |i: usize| pairs[i * n + row];
-            dq.push(weighted((0..n).map(of_row).map(|(pair, k)| (pair.ds, pair.ds_within, k)), scale));
-            dk.push(weighted((0..n).map(|i| (of_col(i).ds, of_col(i).ds_within, q.at(i, col))), scale));
-            dv.push(weighted((0..n).map(|i| (of_col(i).p, ROUNDED * of_col(i).p, d_out.at(i, col))), 1.0));
-        }
-    }
-    for device in devices() {
-        let [q, k, v, d_out] =
-            [&given.q, &given.k, &given.v, &given.d_out].map(|x| device.upload(x).unwrap());
-        let [lse, delta] = [&given.lse, &given.delta].map(|x| device.upload(x).unwrap());
-        let [mut dq_out, mut dk_out, mut dv_out] =
-            [0, 1, 2].map(|_| Output::<bf16>::poisoned(&device, heads * n * D));
-        let grid = (n.div_ceil(128), heads);
-        attention_dkdv::<CAUSAL, 128, 32, 128>(
-            &q,
-            &k,
-            &v,
-            &d_out,
-            &lse,
-            &delta,
-            dk_out.slot(),
-            dv_out.slot(),
-            given.scale,
-            n as i32,
-        )
+    let (n, heads, scale) = (given.n, given.lse.len() / given.n, given.scale);
+    let [q, k, v, d_out] = [&given.q, &given.k, &given.v, &given.d_out].map(|x| device.upload(x).unwrap());
+    let [lse, delta] = [&given.lse, &given.delta].map(|x| device.upload(x).unwrap());
+    let [mut dq, mut dk, mut dv] = [0, 1, 2].map(|_| Output::<bf16>::poisoned(device, heads * n * D));
+    let grid = (n.div_ceil(128), heads);
+    attention_dkdv::<CAUSAL, 128, 32, 128>(
+        &q,
+        &k,
+        &v,
+        &d_out,
+        &lse,
+        &delta,
+        dk.slot(),
+        dv.slot(),
+        scale,
+        n as i32,
+    )
+    .grid(grid)
+    .launch(device)
+    .unwrap();
+    attention_dq::<CAUSAL, 128, 128, 32>(&q, &k, &v, &d_out, &lse, &delta, dq.slot(), scale, n as i32)
         .grid(grid)
-        .launch(&device)
+        .launch(device)
         .unwrap();
-        let slot = dq_out.slot();
-        attention_dq::<CAUSAL, 128, 128, 32>(&q, &k, &v, &d_out, &lse, &delta, slot, given.scale, n as i32)
-            .grid(grid)
-            .launch(&device)
-            .unwrap();
-        let what = format!("{heads} x {n}, causal {CAUSAL}, on {device}");
-        dq_out.check(&format!("dq of {what}"), &dq);
-        dk_out.check(&format!("dk of {what}"), &dk);
-        dv_out.check(&format!("dv of {what}"), &dv);
+    expected.check([&dq, &dk, &dv], &format!("{heads} x {n}, causal {CAUSAL}, on {device}"));
+}
+
+fn check_views<const CAUSAL: bool>(given: &Heads, expected: &Gradients, device: &Device)
+where
+    attention_dkdv_by_views::Choice<CAUSAL, 128, 32, 128>: attention_dkdv_by_views::Declared,
+    attention_dq_by_views::Choice<CAUSAL, 128, 128, 32>: attention_dq_by_views::Declared,
+{
+    let (n, heads, scale) = (given.n, given.lse.len() / given.n, given.scale);
+    let shape = [heads, n, D];
+    let [q, k, v, d_out] = [&given.q, &given.k, &given.v, &given.d_out].map(|x| device.upload(x).unwrap());
+    let [lse, delta] = [&given.lse, &given.delta].map(|x| device.upload(x).unwrap());
+    let [mut dq, mut dk, mut dv] = [0, 1, 2].map(|_| Output::<bf16>::poisoned(device, heads * n * D));
+    let grid = (n.div_ceil(128), heads);
+    let (mut dk_slot, mut dv_slot) = (dk.slot(), dv.slot());
+    let [q_view, k_view, v_view, d_out_view] = [&q, &k, &v, &d_out].map(|x| x.view(shape).unwrap());
+    attention_dkdv_by_views::<CAUSAL, 128, 32, 128>(
+        q_view,
+        k_view,
+        v_view,
+        d_out_view,
+        &lse,
+        &delta,
+        dk_slot.view_mut(shape).unwrap(),
+        dv_slot.view_mut(shape).unwrap(),
+        scale,
+    )
+    .grid(grid)
+    .launch(device)
+    .unwrap();
+    let mut dq_slot = dq.slot();
+    let [q_view, k_view, v_view, d_out_view] = [&q, &k, &v, &d_out].map(|x| x.view(shape).unwrap());
+    attention_dq_by_views::<CAUSAL, 128, 128, 32>(
+        q_view,
+        k_view,
+        v_view,
+        d_out_view,
+        &lse,
+        &delta,
+        dq_slot.view_mut(shape).unwrap(),
+        scale,
+    )
+    .grid(grid)
+    .launch(device)
+    .unwrap();
+    expected.check([&dq, &dk, &dv], &format!("{heads} x {n} by views, causal {CAUSAL}, on {device}"));
+}
+
+fn check_backward<const CAUSAL: bool>(heads: usize, n: usize)
+where
+    attention_dkdv::Choice<CAUSAL, 128, 32, 128>: attention_dkdv::Declared,
+    attention_dq::Choice<CAUSAL, 128, 128, 32>: attention_dq::Declared,
+    attention_dkdv_by_views::Choice<CAUSAL, 128, 32, 128>: attention_dkdv_by_views::Declared,
+    attention_dq_by_views::Choice<CAUSAL, 128, 128, 32>: attention_dq_by_views::Declared,
+{
+    let given = Heads::new(heads, n, CAUSAL);
+    let expected = Gradients::new(&given);
+    for device in devices() {
+        check_pointers::<CAUSAL>(&given, &expected, &device);
+        check_views::<CAUSAL>(&given, &expected, &device);
     }
 }
 

@@ -61,6 +61,7 @@ impl Expected {
     /// A result known before the last rounding, to `T`, within an error.
     pub fn rounded<T: Element>(value: f64, within: f64) -> Self {
         let (unit, subnormal) = match T::DTYPE {
+            DType::F16 => (1.0 / 2048.0, 2f64.powi(-24)),
             DType::BF16 => (1.0 / 256.0, 2f64.powi(-133)),
             DType::F32 => (SINGLE, 2f64.powi(-149)),
             other => panic!("no rounding to {other}"),

@@ -8,6 +8,8 @@ use super::machine::Cx;
 use super::number::Number;
 use super::simulate::Simulate;
 use super::tile::{Elements, TileValue, extents, for_each_index, moves_in_vectors, row_major};
+use tile_ir::ir::guard::SymbolicSum;
+use tile_ir::ir::launch_shape::LaunchShape;
 use tile_ir::ir::{Func, Op, ParamId, ParamKind, Type, Value};
 use tile_ir::ops::scalar::row;
 use tile_ir::ops::{
@@ -15,6 +17,7 @@ use tile_ir::ops::{
     StoreView, TmaStore, ViewTile,
 };
 use tile_ir::support::dtype::DType;
+use tile_ir::testing::value;
 
 /// The arguments of a kernel, and how it is launched.
 #[derive(Clone, Debug)]
@@ -103,6 +106,19 @@ impl Launch {
             }
         }
         self.memory.insert(param, GlobalMemory { elements, shape, strides });
+        self
+    }
+
+    /// The same with the views that a launch makes of slices.
+    pub fn with_computed_views(mut self, func: &Func) -> Launch {
+        let (known, grid) = (self.known(func), self.grid.map(i64::from));
+        let number = |sum: &SymbolicSum| value(sum, &known, grid).expect("a sum of arguments") as usize;
+        for view in &func.views {
+            let Some(LaunchShape { extents, strides }) = &view.computed else { continue };
+            let memory = self.memory.get_mut(&view.memory).expect("a slice");
+            memory.shape = extents.iter().map(number).collect();
+            memory.strides = strides.iter().map(number).collect();
+        }
         self
     }
 

@@ -170,8 +170,14 @@ impl fmt::Display for Axes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let order = self.operands.suffix();
         let moved = match self.movement {
-            Movement::Tensor(DotResults::Tma | DotResults::Vectors) => return write!(f, "tensor{order}"),
-            Movement::Tensor(DotResults::Elements) => return write!(f, "tensor{order}_odd"),
+            Movement::Tensor(results) => {
+                let odd = if results == DotResults::Elements { "_odd" } else { "" };
+                write!(f, "tensor{order}{odd}")?;
+                return match self.strides {
+                    UnitStrides::Any => Ok(()),
+                    UnitStrides::Set(set) => write!(f, "_unit_strides_{}", set + 1),
+                };
+            }
             Movement::Checked => return f.write_str("general"),
             Movement::Vectors(Widened::All) => "aligned",
             Movement::Vectors(Widened::InDotLoops) => "scalar_epilogue",

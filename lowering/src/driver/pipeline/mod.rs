@@ -33,8 +33,10 @@ use crate::gpu::emit::{BlockShape, GpuPlan};
 use crate::gpu::layout::assign::distribute;
 use crate::gpu::layout::{Distributed, ThreadConfig};
 use crate::gpu::schedule::Schedule;
+use crate::gpu::schedule::dot_registers::{leaves_room_for_producers, loads_beside_dots};
 use crate::gpu::schedule::plan::plan;
 use crate::gpu::schedule::smem_operand::has_wgmma_rings;
+use crate::gpu::schedule::software_pipeline::async_load::sector_loads;
 use crate::gpu::schedule::tma_pipeline::PRODUCER_WARPS;
 use crate::gpu::schedule::verify::{verify_barriers, verify_schedule};
 use crate::gpu::{opt, schedule};
@@ -109,6 +111,7 @@ define_passes! {
     required derive single_iteration: "loops that run once as straight-line code",
 
     // Tile IR of a specialization.
+    optional specialized view_pointers if uses_tma: "operands that are loaded by pointers as blocks of views, which TMA loads (sm_90a)",
     required specialized select_wgmma if uses_tma: "dots by warpgroups, whose operands TMA loads (sm_90a)",
     required specialized view_strides if is_guarded: "views whose last axis is contiguous",
     required specialized legalize_index: "offsets that do not overflow, accesses that stay inside their slices",
@@ -226,6 +229,13 @@ pub fn specialize(mut body: SpecializedFunc) -> Result<(GpuPlan, SpecializedFunc
     run_on(&mut body, |run| if let Run::Specialized(pass) = run { Some(pass) } else { None })?;
     let requests = body.requests;
     let distributed = layout(&body)?;
+    let by_pointers = body.func.views.iter().any(|view| view.computed.is_some());
+    if by_pointers && !leaves_room_for_producers(&distributed) {
+        return Err(Refusal::ProducerRegisters);
+    }
+    if by_pointers && loads_beside_dots(&distributed) {
+        return Err(Refusal::LoadsBesideTma);
+    }
     let (assumptions, guards) = (&body.assumptions, &body.guards.bounds);
     let mut plan = scheduled(distributed, &ScheduleRequest { assumptions, guards, requests })?;
     plan.limit = limit_of_axes(&body, &plan);
@@ -260,6 +270,7 @@ fn layout(body: &SpecializedFunc) -> Result<Distributed, Refusal> {
         ThreadConfig { num_warps, num_ctas: num_ctas.unwrap_or(1), num_stages, alignment: body.alignment() };
     let axes = AxisInfoMap::analyze(&body.func, &body.assumptions);
     let mut distributed = runner.derive("layout", &body.func, |func| distribute(func, threads, &axes));
+    distributed.sector_loads = sector_loads(&distributed.func, &body.assumptions);
     for pass in passes(body.requests) {
         if let Run::Layouts(run) = pass.run {
             runner.run(pass.name, &mut distributed, run);

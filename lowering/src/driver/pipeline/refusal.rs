@@ -12,6 +12,10 @@ pub const MAX_TENSOR_MAPS: usize = 8;
 pub enum Refusal {
     /// No dot is one that warpgroups do on blocks of views, or on tiles that a loop copies.
     NoWarpGroupDot,
+    /// With the registers of producer warps fewer programs fit into a multiprocessor.
+    ProducerRegisters,
+    /// Threads would wait for what they load beside the tiles that TMA loads.
+    LoadsBesideTma,
     /// It takes more tensor maps than a launch passes.
     TensorMaps(usize),
     /// Its layouts need a power of two of warps.
@@ -46,6 +50,12 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::NoWarpGroupDot => {
                 f.write_str("no dot is of blocks of views or of copied tiles that warpgroups multiply")
+            }
+            Refusal::ProducerRegisters => {
+                f.write_str("fewer programs fit into a multiprocessor beside the registers of producer warps")
+            }
+            Refusal::LoadsBesideTma => {
+                f.write_str("threads would wait in each iteration for what they load beside blocks of views")
             }
             Refusal::TensorMaps(count) => {
                 write!(f, "it needs {count} tensor maps, and a launch passes {MAX_TENSOR_MAPS}")

@@ -132,8 +132,11 @@ fn for_loads_before_arithmetic(distributed: &Distributed) -> Option<u32> {
     const FOR_UNALIGNED_ROWS: u32 = 8;
     let func = &distributed.func;
     let (mut straight, mut unaligned, mut words, mut loaded) = (true, false, 0, vec![]);
+    let (mut most_loaded, mut most) = (0, 0);
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
+        let elements = op.results.iter().filter_map(|result| distributed.layouts.get(result));
+        most = elements.map(Layout::register_count).fold(most, usize::max);
         straight &= operation.blocks().is_empty() && !matches!(op.kind, Kind::Reduce(_) | Kind::Scan(_));
         // Bounds checks take as many registers again.
         straight &= operation.access().is_none_or(|access| !access.bounded);
@@ -145,8 +148,11 @@ fn for_loads_before_arithmetic(distributed: &Distributed) -> Option<u32> {
             words += if access.shift.is_some() { 2 * own } else { own };
             unaligned |= access.shift.is_some();
             loaded.push(access);
+            most_loaded = most_loaded.max(layout.register_count());
         }
     });
+    // All pairs of what is loaded are more than that.
+    straight &= most <= most_loaded;
     let needed = words + OTHER_REGISTERS + if unaligned { FOR_UNALIGNED_ROWS } else { 0 };
     let limit = LIMITS.into_iter().find(|&limit| needed <= limit)?;
     (straight && streaming_accesses(func, &loaded) > 1).then_some(limit)

@@ -154,11 +154,27 @@ pub fn contract_floats(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     Ok(())
 }
 
+pub fn view_pointers(body: &mut SpecializedFunc) -> Result<(), Refusal> {
+    body.guards.tensor_maps = opt::view_pointers::view_pointers(&mut body.func);
+    Ok(())
+}
+
 pub fn select_wgmma(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     let stores = body.axes.movement == Movement::Tensor(DotResults::Tma);
     let warps = body.requests.num_warps.unwrap_or(0);
-    body.guards.tensor_maps = opt::select_wgmma::select_wgmma(&mut body.func, warps, stores);
-    if body.guards.tensor_maps.is_empty() { Err(Refusal::NoWarpGroupDot) } else { Ok(()) }
+    let guards = opt::select_wgmma::select_wgmma(&mut body.func, warps, stores);
+    // No thread knows the extents and strides of what pointers point to.
+    let mut is_left = false;
+    body.func.body.walk(&mut |op| {
+        let tile = op.kind.operation().view_tile().filter(|_| matches!(op.kind, Kind::LoadView(_)));
+        let view = tile.and_then(|tile| body.func.view(tile.memory));
+        is_left |= view.is_some_and(|view| view.computed.is_some());
+    });
+    if guards.is_empty() || is_left {
+        return Err(Refusal::NoWarpGroupDot);
+    }
+    body.guards.tensor_maps.extend(guards);
+    Ok(())
 }
 
 pub fn select_copied_wgmma(body: &mut SpecializedFunc) -> Result<(), Refusal> {

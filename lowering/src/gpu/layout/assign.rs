@@ -46,8 +46,17 @@ pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Dis
     .run();
     let (layouts, func) = rebuild(site, &graph, &chosen);
     let num_stages = threads.num_stages;
-    let (smem_only, invariant_operands) = (HashMap::new(), HashMap::new());
-    Distributed { func, layouts, num_warps, num_ctas, num_stages, smem_only, invariant_operands }
+    let (sector_loads, smem_only, invariant_operands) = Default::default();
+    Distributed {
+        func,
+        layouts,
+        num_warps,
+        num_ctas,
+        num_stages,
+        sector_loads,
+        smem_only,
+        invariant_operands,
+    }
 }
 
 // ---- choosing

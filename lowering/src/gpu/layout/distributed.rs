@@ -1,6 +1,6 @@
 //! Tile IR with a layout for every tile value.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tile_ir::ir::{Func, Value};
 use tile_ir::ops::DotOperand;
@@ -19,6 +19,8 @@ pub struct Distributed {
     pub num_ctas: u32,
     /// The user's `num_stages`, where a loop has none of its own.
     pub num_stages: Option<u32>,
+    /// Loads of tiles in loops with dots whose elements are all in a few bytes.
+    pub sector_loads: HashSet<Value>,
     /// Tiles that are in shared memory alone, as operands of dots: loops copy them there.
     pub smem_only: HashMap<Value, SmemOnlyTile>,
     /// Operands that are written to shared memory before a loop: from the dot's result and the operand to the loop's

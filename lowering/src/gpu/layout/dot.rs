@@ -564,11 +564,6 @@ pub fn warps_that_hold_accumulators(func: &Func, num_warps: u32) -> u32 {
     wanted
 }
 
-/// How many dots a function has.
-pub fn dot_count(func: &Func) -> usize {
-    dots(func, |_, _| ()).len()
-}
-
 /// The warps that the largest dot of a function wants; `None` where there is no dot.
 pub fn preferred_warps(func: &Func, alignment: Alignment) -> Option<u32> {
     let tiling = warp_tiling(func);

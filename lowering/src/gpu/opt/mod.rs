@@ -13,3 +13,4 @@ pub mod select_tma_store;
 pub mod select_wgmma;
 pub mod thread_local_reductions;
 pub mod tma_box;
+pub mod view_pointers;

@@ -7,6 +7,7 @@
 pub mod async_dot;
 pub mod cluster_wait;
 pub mod copy;
+pub mod dot_registers;
 pub mod epilogue;
 pub mod held_operands;
 pub mod invariant_operand;
@@ -243,12 +244,11 @@ impl fmt::Display for Schedule {
     /// The tensor maps, then the function with the addresses of scratch memory.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let func = &self.distributed.func;
-        for (index, TensorMap { memory, block, transposed, tf32, multicast }) in
-            self.tensor_maps.iter().enumerate()
-        {
+        for (index, TensorMap { memory, block, tf32, multicast, .. }) in self.tensor_maps.iter().enumerate() {
             let name = &func.params[memory.index()].name;
             write!(f, "map {index} = {name} {block:?}")?;
-            let flags = [(*transposed, "transposed"), (*tf32, "tf32"), (multicast.is_some(), "multicast")];
+            let transposed = func.view(*memory).is_some_and(|view| view.transposed);
+            let flags = [(transposed, "transposed"), (*tf32, "tf32"), (multicast.is_some(), "multicast")];
             flags.iter().filter(|(holds, _)| *holds).try_for_each(|(_, flag)| write!(f, " {flag}"))?;
             writeln!(f)?;
         }

@@ -214,8 +214,8 @@ impl TmaPipeline {
         let mut block = vec![1; tile.extents.rank()];
         let outer = block.len() - 2;
         block[outer..].copy_from_slice(&matrix);
-        let transposed = func.view(tile.memory).is_some_and(|view| view.transposed);
-        let map = TensorMap { memory: tile.memory, block, transposed, tf32, multicast: None };
+        let shape = func.view(tile.memory).expect("a tile of a view").launch_shape();
+        let map = TensorMap { memory: tile.memory, shape, block, tf32, multicast: None };
         self.maps.iter().position(|known| *known == map).unwrap_or_else(|| {
             self.maps.push(map);
             self.maps.len() - 1

@@ -6,7 +6,7 @@
 //! pass leaves alone.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +60,7 @@ fn of_schedule(func: &Func, request: &Request) -> String {
         num_warps: request.warps(),
         num_ctas: 1,
         num_stages: request.number("stages"),
+        sector_loads: HashSet::new(),
         smem_only: HashMap::new(),
         invariant_operands: HashMap::new(),
     };

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum};
+use tile_ir::ir::guard::{Guard, Product, Symbol, SymbolicSum};
 use tile_ir::support::dtype::DType;
 
 use super::data::Data;
@@ -24,7 +24,7 @@ use lowering::gpu::specialization::Specialization;
 use lowering::mlir::Session;
 
 /// The version of the format of exported kernels.
-const FORMAT: u32 = 7;
+const FORMAT: u32 = 8;
 
 /// Launches of each kernel, and how many of them are written where data does not follow from a seed: it packs badly.
 const LAUNCHES: u64 = 3;
@@ -164,9 +164,14 @@ fn body(program: &Program, specialization: &Specialization, entry: &str, file: &
 }
 
 fn tensor_map(map: &TensorMap, names: &[String]) -> String {
+    let sums = |sums: &[SymbolicSum]| array(sums.iter().map(|one| sum(one, names)));
     let mut text = format!(
-        "{{\"param\": \"{}\", \"block\": {:?}, \"swizzle\": {SWIZZLE_ROW_BYTES}, \"transposed\": {}, \"tf32\": {}",
-        names[map.memory.0 as usize], map.block, map.transposed, map.tf32
+        "{{\"param\": \"{}\", \"extents\": {}, \"strides\": {}, \"block\": {:?}, \"swizzle\": {SWIZZLE_ROW_BYTES}, \"tf32\": {}",
+        names[map.memory.0 as usize],
+        sums(&map.shape.extents),
+        sums(&map.shape.strides),
+        map.block,
+        map.tf32
     );
     if let Some(shared) = map.multicast {
         let (axis, step, bytes) = (shared.axis, shared.step, shared.bytes);
@@ -202,17 +207,21 @@ fn guard(guard: &Guard, names: &[String]) -> String {
 }
 
 fn sum(sum: &SymbolicSum, names: &[String]) -> String {
+    array(sum.terms.iter().map(|(coefficient, factors)| term(*coefficient, factors, names)))
+}
+
+fn term(coefficient: i64, factors: &[Symbol], names: &[String]) -> String {
+    let product =
+        |product: Product| term(product.constant.into(), &product.symbols().collect::<Vec<_>>(), names);
     let factor = |factor: &Symbol| match *factor {
         Symbol::Scalar(param) => format!("{{\"scalar\": \"{}\"}}", names[param as usize]),
         Symbol::Length(param) => format!("{{\"length\": \"{}\"}}", names[param as usize]),
         Symbol::Grid(axis) => format!("{{\"grid\": {axis}}}"),
-        Symbol::CeilDiv { scalar, by } => {
-            format!("{{\"ceil_div\": {{\"scalar\": \"{}\", \"by\": {by}}}}}", names[scalar as usize])
+        Symbol::CeilDiv { of, by } => {
+            format!("{{\"ceil_div\": {{\"of\": {}, \"by\": {}}}}}", product(of), product(by))
         }
     };
-    array(sum.terms.iter().map(|(coefficient, factors)| {
-        format!("{{\"coefficient\": {coefficient}, \"factors\": {}}}", array(factors.iter().map(factor)))
-    }))
+    format!("{{\"coefficient\": {coefficient}, \"factors\": {}}}", array(factors.iter().map(factor)))
 }
 
 // ---- launches

@@ -25,7 +25,7 @@ impl Check<'_> {
             (0..ty.rank).map(scalar).collect()
         };
         let (shape, strides) = (scalars("shape"), scalars("stride"));
-        func.views.push(View { memory, shape, strides, transposed: false });
+        func.views.push(View { memory, shape, strides, transposed: false, computed: None });
         if elem.is_some() { Item::View(memory) } else { Item::Failed }
     }
 

@@ -1,8 +1,9 @@
 //! The iterations of a loop with a ring: the wait for their copies, the copies of a later one, and what reads them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use tile_ir::frontend::syntax::BinaryOp;
+use tile_ir::ir::layout_relation::LayoutRelation;
 use tile_ir::ir::{Block, Op, Storage, Type, Value, substitute_in};
 use tile_ir::ops::scalar::binary;
 use tile_ir::ops::schedule::{
@@ -10,14 +11,14 @@ use tile_ir::ops::schedule::{
     StagedOperand, WgmmaOperandA,
 };
 use tile_ir::ops::{
-    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotOperand, Induction, Kind, Load, Loop, MemAccess,
-    Operation, ProxyFence, Scalar, SlotLoad, SlotStep, SlotStore, SlotTile, WarpBarrier, Wgmma,
+    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotOperand, Effect, Induction, Kind, Load, Loop,
+    MemAccess, Operation, ProxyFence, Scalar, SlotLoad, SlotStep, SlotStore, SlotTile, WarpBarrier, Wgmma,
 };
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
 
 use super::ring_loop::{Fill, Pipeliner, RingLoop, StartedLoop, index_type};
-use crate::gpu::layout::SmemOnlyTile;
+use crate::gpu::layout::{Layout, SmemOnlyTile};
 use crate::gpu::schedule::copy::Copies;
 use crate::gpu::schedule::promotion::{ImpreciseDot, PromotedDot, promoted};
 use crate::gpu::schedule::smem_operand::StoredOperand;
@@ -130,6 +131,8 @@ impl Pipeliner<'_> {
             self.schedule.effect(ops, loc, AsyncWait { pending: plan.distance() - 1, ring });
             if !has_stores {
                 self.synchronize(ops, ring_loop);
+            } else if plan.contents.has_shared_loads {
+                self.schedule.effect(ops, loc, Barrier);
             }
         }
         if !plan.refills_own_slot() {
@@ -236,10 +239,37 @@ impl Pipeliner<'_> {
             let from = smem_operand::copy_access(&self.schedule.distributed, op, load);
             let to = CopyTarget::Tile(tile);
             let copy = AsyncCopy { from, to, hints: load.cache, through: CopyCache::Global };
-            self.copy(&mut ops, *loc, &copies, copy);
+            match self.spread_over_threads(&mut ops, &copies, &from) {
+                Some(from) => self.schedule.effect(&mut ops, *loc, AsyncCopy { from, ..copy }),
+                None => self.copy(&mut ops, *loc, &copies, copy),
+            }
         }
         let body = Block { ops, ..Block::default() };
         CopyGroup { before: before.remove(0), group: AsyncGroup { only_if, issue: GroupIssue::Now, body } }
+    }
+
+    /// The access of a row with its elements spread over all threads, where its offsets and its mask are cheap: the threads that use an
+    /// element are a few that have many.
+    fn spread_over_threads(
+        &mut self,
+        ops: &mut Vec<Op>,
+        copies: &Copies,
+        access: &MemAccess,
+    ) -> Option<MemAccess> {
+        let distributed = &self.schedule.distributed;
+        let shape = &distributed.func.ty(access.offset).shape;
+        if shape.rank() != 1 || distributed.layouts[&access.offset].replicated_warps() == 0 {
+            return None;
+        }
+        let layout = Layout::blocked(shape, &[0], &[0], access.vector, distributed.num_warps);
+        let mut spread = SpreadRow { pipeliner: self, copies, layout, ops: vec![], known: HashMap::new() };
+        let offset = spread.value(access.offset)?;
+        let mask = match access.mask {
+            Some(mask) => Some(spread.value(mask)?),
+            None => None,
+        };
+        ops.extend(spread.ops);
+        Some(MemAccess { base: access.base.map(|base| copies.get(base)), offset, mask, ..*access })
     }
 
     /// A copy of values of another iteration.
@@ -412,4 +442,49 @@ impl Pipeliner<'_> {
 fn slot_load(load: &Load, from: CopyTarget) -> SlotLoad {
     let masked = load.access.mask.zip(load.other).map(|(mask, other)| MaskedElements { mask, other });
     SlotLoad { from, vector: load.access.vector, masked }
+}
+
+/// Rows of another iteration in a layout of their own.
+struct SpreadRow<'p, 'a> {
+    pipeliner: &'p mut Pipeliner<'a>,
+    copies: &'p Copies,
+    layout: Layout,
+    ops: Vec<Op>,
+    known: HashMap<Value, Value>,
+}
+
+impl SpreadRow<'_, '_> {
+    /// A scalar of that iteration, or a row computed again; `None` where that is more than arithmetic.
+    fn value(&mut self, value: Value) -> Option<Value> {
+        let schedule = &self.pipeliner.schedule;
+        if schedule.ty(value).is_scalar() {
+            return Some(self.copies.get(value));
+        }
+        if let Some(&known) = self.known.get(&value) {
+            return Some(known);
+        }
+        let mut op = self.pipeliner.definitions.get(&value)?.clone();
+        let operation = op.kind.operation();
+        let relation = operation.layout_relation(&schedule.distributed.func, &op.results);
+        let is_arithmetic =
+            matches!(relation, LayoutRelation::Lanewise { cheap: true } | LayoutRelation::Source)
+                && operation.effect() == Effect::Pure
+                && operation.access().is_none()
+                && operation.blocks().is_empty();
+        if !is_arithmetic {
+            return None;
+        }
+        let operands: HashMap<Value, Value> = operation
+            .operands()
+            .into_iter()
+            .map(|operand| Some((operand, self.value(operand)?)))
+            .collect::<Option<_>>()?;
+        op.kind.operation_mut().map(&mut |operand| operands[&operand]);
+        let schedule = &mut self.pipeliner.schedule;
+        op.results = vec![schedule.copy_of(value)];
+        schedule.distributed.layouts.insert(op.results[0], self.layout.clone());
+        self.known.insert(value, op.results[0]);
+        self.ops.push(op);
+        self.known.get(&value).copied()
+    }
 }

@@ -10,7 +10,7 @@
 //! with a wait for its own copies and one barrier, behind a proxy fence where warpgroups read them. After the barrier
 //! every thread's copies for this iteration have landed, and no thread reads the slot of the iteration before, which the
 //! next copies overwrite. In a loop of warpgroups a load that several warps would copy, each for itself, is such a tile too: its elements
-//! are copied once, and threads read theirs behind the barrier. It stays with the threads where these store an operand before the barrier.
+//! are copied once, and threads read theirs behind the barrier.
 //!
 //! A loop with a ring becomes a prologue and a `loop` that carries its slot. The prologue stands as early in the block as its
 //! addresses allow, so that its copies are in flight while the operations before the loop wait. No copy is of an iteration beyond the
@@ -51,9 +51,10 @@ pub fn software_pipeline(schedule: &mut Schedule) {
     // The accesses of slices that the kernel writes stay as they are, but not the loops around them.
     schedule.alias = Some(SliceAlias::analyze(&schedule.distributed.func, &schedule.guards));
     let varying = varying(&schedule.distributed.func, Across::Programs);
+    let definitions = schedule.distributed.func.cloned_definitions();
     let body = std::mem::take(&mut schedule.distributed.func.body);
     let waits_for_kernel = schedule.setup.uses_pdl;
-    let mut pipeliner = Pipeliner { schedule, rings, varying, waits_for_kernel };
+    let mut pipeliner = Pipeliner { schedule, rings, definitions, varying, waits_for_kernel };
     let ops = pipeliner.block(&body);
     schedule.distributed.func.body = Block { ops, ..body };
     schedule.distributed.smem_only.clear();

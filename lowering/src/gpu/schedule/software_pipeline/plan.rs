@@ -9,6 +9,7 @@ use tile_ir::ops::{Dot, DotUnit, Effect, For, Kind, Load, Operation, has_own_dot
 
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::is_warpgroup_dot;
+use crate::gpu::schedule::dot_registers;
 use crate::gpu::schedule::smem_limits::{MAX_SHARED_BYTES, MIN_SHARED_BYTES};
 use crate::gpu::schedule::smem_operand;
 use crate::gpu::schedule::smem_operand::StoredOperand;
@@ -28,9 +29,6 @@ const DEFAULT_TILE_STAGES: u32 = 3;
 const SMEM_LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
 /// Shared memory of a program beside a ring.
 const OTHER_SHARED_BYTES: u32 = 2048;
-/// Registers of a multiprocessor, and those of a thread beside what dots take.
-const SM_REGISTERS: u32 = 64 * 1024;
-const OTHER_REGISTERS: u32 = 48;
 /// Up to this size a ring has a slot to spare. Beyond, its memory serves better as L1 cache, and the third of three
 /// long rows in flight only waits for the others (docs/performance.md).
 const MAX_SPARE_SLOT_BYTES: u32 = 64 * 1024;
@@ -79,6 +77,8 @@ pub struct SlotContents<'a> {
     pub stored: Vec<StoredTile>,
     /// Whether warpgroups read tiles.
     pub feeds_wgmma: bool,
+    /// Whether threads read what others have copied.
+    pub has_shared_loads: bool,
     /// Bytes of one stage.
     stage_bytes: u32,
     /// Bytes of the stored operands behind the slots.
@@ -114,11 +114,9 @@ impl<'a> SlotContents<'a> {
         let feeds_wgmma = body.body.ops.iter().any(is_warpgroup_dot);
         let operands = smem_operand::stored_operands(distributed, body)?;
         let is_of_dots = |copied: &CopiedLoad| distributed.smem_only.contains_key(&copied.op.results[0]);
-        // Threads wait for each other's copies before they read any, unless they store operands first.
-        let waits = feeds_wgmma
-            && copied.iter().any(is_of_dots)
-            && operands.iter().all(|operand| operand.is_invariant);
-        let is_shared = |copied: &CopiedLoad| waits && is_read_by_several_warps(distributed, copied.op);
+        // Threads wait for each other's copies before they read any.
+        let is_shared = |copied: &CopiedLoad| feeds_wgmma && is_read_by_several_warps(distributed, copied.op);
+        let has_shared_loads = copied.iter().any(is_shared);
         let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
             copied.into_iter().partition(|copied| is_of_dots(copied) || is_shared(copied));
         let alignment = alignment(feeds_wgmma);
@@ -148,7 +146,8 @@ impl<'a> SlotContents<'a> {
         }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|copied| std::cmp::Reverse(width(&distributed.func, copied.load)));
-        let mut contents = SlotContents { loads, tiles, stored, feeds_wgmma, stage_bytes, bytes_behind };
+        let mut contents =
+            SlotContents { loads, tiles, stored, feeds_wgmma, has_shared_loads, stage_bytes, bytes_behind };
         if contents.has_tiles() {
             contents.stage_bytes = stage_bytes.next_multiple_of(alignment);
         }
@@ -220,6 +219,7 @@ fn copied_loads<'a>(distributed: &Distributed, body: &'a For) -> (Vec<CopiedLoad
     for (index, op) in body.body.ops.iter().enumerate() {
         if let Kind::Load(load) = &op.kind
             && can_copy_async(&distributed.func, load)
+            && !distributed.sector_loads.contains(&op.results[0])
             && let Some(slice) = address_slice.slice(load)
         {
             candidates.push((index, CopiedLoad { op, load }, slice));
@@ -248,7 +248,7 @@ impl<'a> CopyPlan<'a> {
             None => contents.default_stages(distributed, body)?,
         };
         // Another program fills the wait for a dot as well, without a slot more.
-        let by_registers = programs_by_registers(distributed, body);
+        let by_registers = dot_registers::programs(distributed, &body.body, 0);
         let resident = |contents: &SlotContents, slots| contents.resident_programs(slots, by_registers);
         let mut dots_in_flight = 0;
         if has_async_dot(&body.body) {
@@ -364,20 +364,6 @@ impl<'a> CopyPlan<'a> {
         }
         found
     }
-}
-
-/// For how many programs whose loop has these dots a multiprocessor has registers.
-fn programs_by_registers(distributed: &Distributed, body: &For) -> u32 {
-    let words = |value: Value| {
-        let bytes = distributed.func.ty(value).dtype.bytes();
-        distributed.layouts[&value].register_count() as u32 * bytes / 4
-    };
-    let of_dot = |op: &Op| {
-        let Kind::Dot(dot) = &op.kind else { return 0 };
-        words(op.results[0]) + if dot.unit == DotUnit::WgmmaRs { words(dot.a) } else { 0 }
-    };
-    let registers: u32 = body.body.ops.iter().map(of_dot).sum::<u32>() + OTHER_REGISTERS;
-    SM_REGISTERS / (registers * 32 * distributed.warps_per_cta())
 }
 
 /// Whether a dot of an iteration may run while the next iteration's is issued: the only one, whose operands are both in shared memory

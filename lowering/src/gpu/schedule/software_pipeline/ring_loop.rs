@@ -16,6 +16,8 @@ pub struct Pipeliner<'a> {
     pub schedule: &'a mut Schedule,
     /// By the loop's variable.
     pub rings: HashMap<Value, AllocatedRing>,
+    /// What defined each value before.
+    pub definitions: HashMap<Value, Op>,
     /// Values that differ between programs.
     pub varying: HashSet<Value>,
     /// Whether the kernel before this one may still run.

@@ -1,0 +1,51 @@
+//! How many programs a multiprocessor has registers for, by what their dots take.
+
+use tile_ir::ir::{Block, Op, Value};
+use tile_ir::ops::{DotUnit, Kind, OperandA};
+
+use crate::gpu::layout::Distributed;
+use crate::gpu::schedule::tma_pipeline::PRODUCER_WARPS;
+
+/// Registers of a multiprocessor, and those of a thread beside what dots take.
+const SM_REGISTERS: u32 = 64 * 1024;
+const OTHER_REGISTERS: u32 = 48;
+
+/// For how many programs whose loop has these dots, and which have more warps for something else; one program always fits.
+pub fn programs(distributed: &Distributed, body: &Block, more_warps: u32) -> u32 {
+    let words = |value: Value| {
+        let bytes = distributed.func.ty(value).dtype.bytes();
+        distributed.layouts[&value].register_count() as u32 * bytes / 4
+    };
+    let of_dot = |op: &Op| match &op.kind {
+        Kind::Dot(dot) if dot.unit == DotUnit::WgmmaRs => words(op.results[0]) + words(dot.a),
+        Kind::Dot(_) => words(op.results[0]),
+        Kind::WarpGroupDot(dot) => match dot.a {
+            OperandA::Regs(a) => words(op.results[0]) + words(a),
+            OperandA::Smem(_) => words(op.results[0]),
+        },
+        _ => 0,
+    };
+    let registers: u32 = body.ops.iter().map(of_dot).sum::<u32>() + OTHER_REGISTERS;
+    (SM_REGISTERS / (registers * 32 * (distributed.warps_per_cta() + more_warps))).max(1)
+}
+
+/// Whether threads load tiles in a loop with dots. Beside TMA they wait for these in each iteration; copies of threads would take them along.
+pub fn loads_beside_dots(distributed: &Distributed) -> bool {
+    let func = &distributed.func;
+    let is_load = |op: &Op| match &op.kind {
+        Kind::Load(load) => !func.ty(load.access.offset).is_scalar(),
+        _ => false,
+    };
+    let is_dot = |op: &Op| matches!(op.kind, Kind::WarpGroupDot(_));
+    func.body.ops.iter().any(|op| {
+        let Kind::For(body) = &op.kind else { return false };
+        body.body.ops.iter().any(is_dot) && body.body.ops.iter().any(is_load)
+    })
+}
+
+/// Whether a multiprocessor has as many programs with producer warps, which get as many registers as others when a block starts, as it has
+/// without them. Where it has fewer, the programs that are missing would have hidden more latency than producers do.
+pub fn leaves_room_for_producers(distributed: &Distributed) -> bool {
+    let fits = |body: &Block| programs(distributed, body, PRODUCER_WARPS) == programs(distributed, body, 0);
+    distributed.func.body.ops.iter().all(|op| !matches!(&op.kind, Kind::For(body) if !fits(&body.body)))
+}
