@@ -458,5 +458,12 @@ const PORTS_BY_POINTERS: &[&str] = &[
     "chunk_state",
     "chunk_scan",
     "gated_linear_attention",
+    "gram",
+    "rbf_matvec",
+    "batched_matmul_bias_gelu",
+    "conv1d",
+    "newton_schulz",
+    "window_attention",
 ];
-const PORTS_BY_VIEWS: &[&str] = &["persistent_matmul_by_views", "attention_by_views"];
+const PORTS_BY_VIEWS: &[&str] =
+    &["persistent_matmul_by_views", "attention_by_views", "attention_dkdv_by_views", "attention_dq_by_views"];

@@ -138,7 +138,7 @@ fn the_json_says_how_to_call_each_entry() {
         &SCALE.variants[0],
         expect![[r#"
             {
-              "format": 7,
+              "format": 8,
               "kernel": "scale",
               "module": "demo::kernels",
               "label": "T = bf16, BLOCK = 1024",
@@ -397,8 +397,8 @@ fn the_json_says_what_a_view_is() {
         {"kind":"grid","name":"grid.y","type":"u32"}
         {"kind":"grid","name":"grid.z","type":"u32"}
         {"kind":"equal","param":"x.stride(0)","text":"x.stride(0) is 1","value":1}
-        {"block":[64],"param":"x","swizzle":128}
-        {"block":[32],"param":"out","swizzle":64}
+        {"block":[64],"extents":[[{"coefficient":1,"factors":[{"scalar":"x.shape(0)"}]}]],"param":"x","strides":[[{"coefficient":1,"factors":[{"scalar":"x.stride(0)"}]}]],"swizzle":128}
+        {"block":[32],"extents":[[{"coefficient":1,"factors":[{"scalar":"out.shape(0)"}]}]],"param":"out","strides":[[{"coefficient":1,"factors":[{"scalar":"out.stride(0)"}]}]],"swizzle":64}
     "#]]
     .assert_eq(&text);
 }

@@ -30,6 +30,57 @@ pub struct Product {
 enum Factor {
     Scalar(u8),
     Grid(u8),
+    /// `ceil(scalar / by)`
+    CeilDiv {
+        scalar: u8,
+        by: Extent,
+    },
+}
+
+/// What an argument is divided by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+enum Extent {
+    Constant(u32),
+    Scalar(u8),
+}
+
+impl Factor {
+    fn new(symbol: Symbol) -> Option<Factor> {
+        match symbol {
+            Symbol::Scalar(param) => Some(Factor::Scalar(u8::try_from(param).ok()?)),
+            Symbol::Grid(axis) => Some(Factor::Grid(axis)),
+            Symbol::CeilDiv { of, by } => {
+                let Product { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, ..] } = of else {
+                    return None;
+                };
+                let by = match by {
+                    Product { constant, factors: [None, ..] } => Extent::Constant(constant),
+                    Product { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, ..] } => {
+                        Extent::Scalar(scalar)
+                    }
+                    _ => return None,
+                };
+                Some(Factor::CeilDiv { scalar, by })
+            }
+            Symbol::Length(_) => None,
+        }
+    }
+
+    fn symbol(self) -> Symbol {
+        let scalar =
+            |scalar| Product { factors: [Some(Factor::Scalar(scalar)), None, None, None], constant: 1 };
+        match self {
+            Factor::Scalar(param) => Symbol::Scalar(param.into()),
+            Factor::Grid(axis) => Symbol::Grid(axis),
+            Factor::CeilDiv { scalar: of, by } => {
+                let by = match by {
+                    Extent::Constant(constant) => Product::constant(constant),
+                    Extent::Scalar(by) => scalar(by),
+                };
+                Symbol::CeilDiv { of: scalar(of), by }
+            }
+        }
+    }
 }
 
 impl Product {
@@ -37,25 +88,17 @@ impl Product {
         Product { constant, factors: [None; 4] }
     }
 
-    /// `constant * symbols[0] * ..`; `None` where there are too many symbols, or one that is neither an argument nor the grid's.
+    /// `constant * symbols[0] * ..`; `None` where there are too many symbols, or one that is a length or a quotient of more than arguments.
     pub fn new(constant: u32, symbols: &[Symbol]) -> Option<Product> {
         let mut product = Product::constant(constant);
         for (position, &symbol) in symbols.iter().enumerate() {
-            let factor = match symbol {
-                Symbol::Scalar(param) => Factor::Scalar(u8::try_from(param).ok()?),
-                Symbol::Grid(axis) => Factor::Grid(axis),
-                Symbol::Length(_) | Symbol::CeilDiv { .. } => return None,
-            };
-            *product.factors.get_mut(position)? = Some(factor);
+            *product.factors.get_mut(position)? = Some(Factor::new(symbol)?);
         }
         Some(product)
     }
 
     pub fn symbols(self) -> impl Iterator<Item = Symbol> {
-        self.factors.into_iter().flatten().map(|factor| match factor {
-            Factor::Scalar(param) => Symbol::Scalar(param.into()),
-            Factor::Grid(axis) => Symbol::Grid(axis),
-        })
+        self.factors.into_iter().flatten().map(Factor::symbol)
     }
 }
 

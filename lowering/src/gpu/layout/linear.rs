@@ -117,6 +117,14 @@ pub struct Layout {
     set_axis: Option<usize>,
 }
 
+/// How `stmatrix` writes a tile: the elements at which the rows of its matrices begin, one for each lane, and whether the registers of a
+/// thread are across these rows.
+#[derive(Debug)]
+pub struct MatrixRows {
+    pub layout: Layout,
+    pub transposed: bool,
+}
+
 /// `odd * 2^k`
 pub(super) fn odd(extent: u32) -> u32 {
     extent >> extent.trailing_zeros()
@@ -335,6 +343,28 @@ impl Layout {
         let of_sets =
             if self.set_axis.is_none() { (self.sets.next_power_of_two() - 1) << self.warps.len() } else { 0 };
         replicated(&self.warps) | of_sets
+    }
+
+    /// How `stmatrix` writes a tile of 16-bit elements whose rows of memory run along `fast`, if each eight registers of a warp are four
+    /// matrices of 8 x 8 as it takes them.
+    pub fn matrix_rows(&self, fast: usize) -> Option<MatrixRows> {
+        let [pair, upper, right, ref others @ ..] = self.registers[..] else { return None };
+        if self.shape.rank() != 2 || self.sets > 1 {
+            return None;
+        }
+        let slow = 1 - fast;
+        let is_fragment = |along: usize, across: usize| {
+            let bases = [pair, self.lanes[0], self.lanes[1], self.lanes[2], self.lanes[3], self.lanes[4]];
+            let wanted = [(along, 1), (along, 2), (along, 4), (across, 1), (across, 2), (across, 4)];
+            bases.iter().zip(wanted).all(|(basis, (axis, value))| *basis == Coord::along(axis, value))
+        };
+        let transposed = is_fragment(slow, fast);
+        if !transposed && !is_fragment(fast, slow) {
+            return None;
+        }
+        let [one, two, four] = [1, 2, 4].map(|row| Coord::along(slow, row));
+        let lanes = [one, two, four, upper, right];
+        Some(MatrixRows { layout: Layout { registers: others.to_vec(), lanes, ..self.clone() }, transposed })
     }
 
     // ---- layouts of tiles made from this one

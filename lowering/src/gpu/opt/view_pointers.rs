@@ -217,22 +217,23 @@ fn start(builder: &mut FuncBuilder, sum: &Polynomial) -> Value {
     total.unwrap_or_else(|| constant(builder, 0))
 }
 
-struct Recognizer {
-    func: Func,
+struct Recognizer<'f> {
+    func: &'f Func,
+    definitions: HashMap<Value, &'f Op>,
     polynomials: Polynomials,
     decisions: BoundsDecisions,
 }
 
-impl Recognizer {
-    fn new(func: &Func) -> Recognizer {
+impl<'f> Recognizer<'f> {
+    fn new(func: &'f Func) -> Recognizer<'f> {
         let polynomials = Polynomials::analyze(func);
         let decisions = BoundsDecisions::analyze(func, &polynomials);
-        Recognizer { func: func.clone(), polynomials, decisions }
+        Recognizer { func, definitions: func.definitions(), polynomials, decisions }
     }
 
     /// The view of which a loaded matrix is a block.
     fn view(&self, load: &Load, result: Value) -> Option<PointerView> {
-        let func = &self.func;
+        let func = self.func;
         let BoundsDecision::Guarded(bounds) = self.decisions.get(&load.access) else { return None };
         if load.other.is_some_and(|other| !self.is_zero(other)) {
             return None;
@@ -289,9 +290,8 @@ impl Recognizer {
     }
 
     fn is_zero(&self, mut value: Value) -> bool {
-        let definitions = self.func.definitions();
         loop {
-            match definitions.get(&value).map(|op| &op.kind) {
+            match self.definitions.get(&value).map(|op| &op.kind) {
                 Some(Kind::Constant(Constant { value })) => return value.is_zero(),
                 Some(Kind::Splat(Splat { value: inner }) | Kind::Cast(Cast { value: inner, .. })) => {
                     value = *inner

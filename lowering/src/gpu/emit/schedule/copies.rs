@@ -338,10 +338,26 @@ impl GpuEmit for SlotStore {
         let layout = gpu.layout(self.value).clone();
         let dtype = gpu.func.ty(self.value).dtype;
         let SlotTileAddress { tile, fast, address } = gpu.smem.slot_tiles[&self.to].clone();
-        let vector = vector_along(&layout, dtype, fast);
-        let mut addresses = gpu.tile_addresses(b, tile, address, &layout);
         let values = gpu.registers(self.value).to_vec();
         let writer = gpu.writer(b, Some(&layout));
+        if let Some(rows) = layout.matrix_rows(fast).filter(|_| dtype.bytes() == 2) {
+            let mut addresses = gpu.tile_addresses(b, tile, address, &rows.layout);
+            let order = if rows.transposed { ".trans" } else { "" };
+            b.guarded(writer, |b| {
+                for (number, matrices) in values.chunks(8).enumerate() {
+                    let OffsetAddress { base, bytes } = addresses.at(b, rows.layout.register(number));
+                    let text = format!(
+                        "stmatrix.sync.aligned.m8n8.x4{order}.shared.b16 [$0 + {bytes}], {{$1, $2, $3, $4}};"
+                    );
+                    let words = matrices.chunks(2).flat_map(|pair| pack(b, pair, dtype));
+                    let operands: Vec<Val> = [base].into_iter().chain(words).collect();
+                    statement(b, &text, "r,r,r,r,r,~{memory}", &operands, &[]);
+                }
+            });
+            return;
+        }
+        let vector = vector_along(&layout, dtype, fast);
+        let mut addresses = gpu.tile_addresses(b, tile, address, &layout);
         b.guarded(writer, |b| {
             for (number, chunk) in values.chunks(vector).enumerate() {
                 let OffsetAddress { base, bytes } = addresses.at(b, layout.register(number * vector));

@@ -10,6 +10,7 @@ use tile_ir::ops::{Dot, DotUnit, Effect, For, Kind, Load, Operation, has_own_dot
 use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::is_warpgroup_dot;
 use crate::gpu::schedule::dot_registers;
+use crate::gpu::schedule::scratch::scratch_of;
 use crate::gpu::schedule::smem_limits::{MAX_SHARED_BYTES, MIN_SHARED_BYTES};
 use crate::gpu::schedule::smem_operand;
 use crate::gpu::schedule::smem_operand::StoredOperand;
@@ -27,8 +28,10 @@ const MAX_DEFAULT_RING_BYTES: u32 = 64 * 1024;
 const DEFAULT_TILE_STAGES: u32 = 3;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
 const SMEM_LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
-/// Shared memory of a program beside a ring.
+/// The least shared memory of a program beside a ring.
 const OTHER_SHARED_BYTES: u32 = 2048;
+/// The most copies of a thread in an iteration that take less time than a barrier.
+const MAX_OWN_COPIES: u32 = 8;
 /// Up to this size a ring has a slot to spare. Beyond, its memory serves better as L1 cache, and the third of three
 /// long rows in flight only waits for the others (docs/performance.md).
 const MAX_SPARE_SLOT_BYTES: u32 = 64 * 1024;
@@ -114,8 +117,13 @@ impl<'a> SlotContents<'a> {
         let feeds_wgmma = body.body.ops.iter().any(is_warpgroup_dot);
         let operands = smem_operand::stored_operands(distributed, body)?;
         let is_of_dots = |copied: &CopiedLoad| distributed.smem_only.contains_key(&copied.op.results[0]);
-        // Threads wait for each other's copies before they read any.
-        let is_shared = |copied: &CopiedLoad| feeds_wgmma && is_read_by_several_warps(distributed, copied.op);
+        // Threads wait for each other's copies before they read any, but where they store operands first: there it takes a barrier more.
+        let waits = copied.iter().any(is_of_dots) && operands.iter().all(|operand| operand.is_invariant);
+        let is_shared = |copied: &CopiedLoad| {
+            let own = distributed.layouts[&copied.op.results[0]].register_count() as u32;
+            let pays = waits || own / copied.load.access.vector > MAX_OWN_COPIES;
+            feeds_wgmma && pays && is_read_by_several_warps(distributed, copied.op)
+        };
         let has_shared_loads = copied.iter().any(is_shared);
         let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
             copied.into_iter().partition(|copied| is_of_dots(copied) || is_shared(copied));
@@ -186,9 +194,9 @@ impl<'a> SlotContents<'a> {
         Some(DEFAULT_STAGES.min(max_bytes.checked_div(self.stage_bytes)?))
     }
 
-    /// Programs that a multiprocessor runs at once, if it has registers for so many.
-    fn resident_programs(&self, slots: u32, by_registers: u32) -> u32 {
-        let bytes = self.ring_bytes(slots).saturating_add(OTHER_SHARED_BYTES);
+    /// Programs that a multiprocessor runs at once, if it has registers for so many, beside so many bytes of other shared memory.
+    fn resident_programs(&self, slots: u32, by_registers: u32, other_bytes: u32) -> u32 {
+        let bytes = self.ring_bytes(slots).saturating_add(other_bytes);
         by_registers.min(tma_pipeline::MAX_BYTES / bytes).max(1)
     }
 }
@@ -249,7 +257,9 @@ impl<'a> CopyPlan<'a> {
         };
         // Another program fills the wait for a dot as well, without a slot more.
         let by_registers = dot_registers::programs(distributed, &body.body, 0);
-        let resident = |contents: &SlotContents, slots| contents.resident_programs(slots, by_registers);
+        let other_bytes = scratch_up_to(distributed, body).max(OTHER_SHARED_BYTES);
+        let resident =
+            |contents: &SlotContents, slots| contents.resident_programs(slots, by_registers, other_bytes);
         let mut dots_in_flight = 0;
         if has_async_dot(&body.body) {
             let in_slots = SlotContents::new(distributed, body, copied, StoredBuffers::EachSlot)?;
@@ -364,6 +374,24 @@ impl<'a> CopyPlan<'a> {
         }
         found
     }
+}
+
+/// The most scratch memory of an operation in a loop or before it: what is behind the loop takes the memory of its ring.
+fn scratch_up_to(distributed: &Distributed, body: &For) -> u32 {
+    let (mut most, mut is_behind) = (0, false);
+    let mut visit = |op: &Op| {
+        most = most.max(scratch_of(&op.kind).scratch(distributed, op));
+        is_behind |= matches!(&op.kind, Kind::For(found) if found.body.args == body.body.args);
+        is_behind
+    };
+    for op in &distributed.func.body.ops {
+        let mut ends = visit(op);
+        op.kind.operation().blocks().into_iter().for_each(|block| block.walk(&mut |op| ends |= visit(op)));
+        if ends {
+            break;
+        }
+    }
+    most
 }
 
 /// Whether a dot of an iteration may run while the next iteration's is issued: the only one, whose operands are both in shared memory
