@@ -7,7 +7,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 use tile_ir::frontend::syntax::{Kernel, ParamType, TypeName};
 use tile_ir::frontend::typeck::{ConstValue, Variant};
-use tile_ir::ir::guard::{Guard, Product, Symbol, SymbolicSum};
+use tile_ir::ir::guard::{Guard, Symbol, SymbolProduct, SymbolicSum};
 use tile_ir::ir::launch_shape::LaunchShape;
 use tile_ir::ops::Site;
 use tile_ir::support::diagnostic::Loc;
@@ -311,7 +311,8 @@ fn sum(sum: &SymbolicSum) -> TokenStream {
 }
 
 fn term(coefficient: i64, factors: &[Symbol]) -> TokenStream {
-    let product = |product: Product| term(product.constant.into(), &product.symbols().collect::<Vec<_>>());
+    let product =
+        |product: SymbolProduct| term(product.constant.into(), &product.symbols().collect::<Vec<_>>());
     let coefficient = Literal::i64_unsuffixed(coefficient);
     let factors = factors.iter().map(|factor| match *factor {
         Symbol::Scalar(param) => {

@@ -193,7 +193,7 @@ fn a_matmul_by_pointers_in_grouped_order_is_not_checked() {
             8 * cdiv(n, 64) <= 2147483647
             num_programs(0) <= cdiv(m, 64) * cdiv(n, 64)
             cdiv(m, 64) <= 2147483647
-            -513 + 512 * num_programs(0) + 512 * cdiv(n, 64) <= 2147483647
+            -513 + 512 * cdiv(n, 64) + 512 * cdiv(num_programs(0), 8 * cdiv(n, 64)) <= 2147483647
             m * k <= a.len()
             31 + m * k - k <= 2147483647
             1 <= n

@@ -13,14 +13,14 @@ pub enum Symbol {
     Grid(u8),
     /// `ceil(of / by)`: how many blocks of `by` elements cover an extent.
     CeilDiv {
-        of: Product,
-        by: Product,
+        of: SymbolProduct,
+        by: SymbolProduct,
     },
 }
 
 /// A positive constant times arguments and extents of the grid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Product {
+pub struct SymbolProduct {
     pub constant: u32,
     factors: [Option<Factor>; 4],
 }
@@ -50,12 +50,13 @@ impl Factor {
             Symbol::Scalar(param) => Some(Factor::Scalar(u8::try_from(param).ok()?)),
             Symbol::Grid(axis) => Some(Factor::Grid(axis)),
             Symbol::CeilDiv { of, by } => {
-                let Product { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, ..] } = of else {
+                let SymbolProduct { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, ..] } = of
+                else {
                     return None;
                 };
                 let by = match by {
-                    Product { constant, factors: [None, ..] } => Extent::Constant(constant),
-                    Product { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, ..] } => {
+                    SymbolProduct { constant, factors: [None, ..] } => Extent::Constant(constant),
+                    SymbolProduct { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, ..] } => {
                         Extent::Scalar(scalar)
                     }
                     _ => return None,
@@ -68,13 +69,13 @@ impl Factor {
 
     fn symbol(self) -> Symbol {
         let scalar =
-            |scalar| Product { factors: [Some(Factor::Scalar(scalar)), None, None, None], constant: 1 };
+            |scalar| SymbolProduct { factors: [Some(Factor::Scalar(scalar)), None, None, None], constant: 1 };
         match self {
             Factor::Scalar(param) => Symbol::Scalar(param.into()),
             Factor::Grid(axis) => Symbol::Grid(axis),
             Factor::CeilDiv { scalar: of, by } => {
                 let by = match by {
-                    Extent::Constant(constant) => Product::constant(constant),
+                    Extent::Constant(constant) => SymbolProduct::constant(constant),
                     Extent::Scalar(by) => scalar(by),
                 };
                 Symbol::CeilDiv { of: scalar(of), by }
@@ -83,14 +84,14 @@ impl Factor {
     }
 }
 
-impl Product {
-    pub fn constant(constant: u32) -> Product {
-        Product { constant, factors: [None; 4] }
+impl SymbolProduct {
+    pub fn constant(constant: u32) -> SymbolProduct {
+        SymbolProduct { constant, factors: [None; 4] }
     }
 
     /// `constant * symbols[0] * ..`; `None` where there are too many symbols, or one that is a length or a quotient of more than arguments.
-    pub fn new(constant: u32, symbols: &[Symbol]) -> Option<Product> {
-        let mut product = Product::constant(constant);
+    pub fn new(constant: u32, symbols: &[Symbol]) -> Option<SymbolProduct> {
+        let mut product = SymbolProduct::constant(constant);
         for (position, &symbol) in symbols.iter().enumerate() {
             *product.factors.get_mut(position)? = Some(Factor::new(symbol)?);
         }
@@ -207,7 +208,7 @@ impl fmt::Display for WithNames<'_, Symbol> {
     }
 }
 
-impl fmt::Display for WithNames<'_, Product> {
+impl fmt::Display for WithNames<'_, SymbolProduct> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let constant =
             (self.0.constant != 1 || self.0.factors[0].is_none()).then(|| self.0.constant.to_string());

@@ -1,6 +1,6 @@
 //! The shape of a view as sums over what is known at launch, with its text.
 
-use super::guard::{Product, Symbol, SymbolicSum};
+use super::guard::{Symbol, SymbolProduct, SymbolicSum};
 use super::lexer::ParseError;
 use super::reader::TextReader;
 use super::{Func, View};
@@ -43,7 +43,7 @@ fn sum(func: &Func, sum: &SymbolicSum) -> String {
     if sum.terms.is_empty() { "0".into() } else { sum.terms.iter().map(term).collect::<Vec<_>>().join(" + ") }
 }
 
-fn product(func: &Func, product: Product) -> String {
+fn product(func: &Func, product: SymbolProduct) -> String {
     sum(func, &SymbolicSum { terms: vec![(product.constant.into(), product.symbols().collect())] })
 }
 
@@ -82,13 +82,13 @@ impl TextReader<'_> {
         }
     }
 
-    fn product(&mut self) -> Result<Product, ParseError> {
+    fn product(&mut self) -> Result<SymbolProduct, ParseError> {
         let (token, constant) = (self.token(), self.integer()?);
         let mut symbols = vec![];
         while ![",", ")"].iter().any(|end| self.begins(end)) {
             symbols.push(self.symbol()?);
         }
-        Product::new(constant, &symbols).ok_or_else(|| token.error("this is no product".into()))
+        SymbolProduct::new(constant, &symbols).ok_or_else(|| token.error("this is no product".into()))
     }
 
     fn symbol(&mut self) -> Result<Symbol, ParseError> {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ir::guard::{Product, Symbol, SymbolicSum};
+use crate::ir::guard::{Symbol, SymbolProduct, SymbolicSum};
 use crate::ir::{Func, MAX_RANK, Shape, Value};
 
 /// A variable of polynomials.
@@ -203,13 +203,13 @@ impl Polynomial {
         Some(Polynomial::atom(Atom::Known(Symbol::CeilDiv { of, by })))
     }
 
-    fn as_product(&self) -> Option<Product> {
+    fn as_product(&self) -> Option<SymbolProduct> {
         let mut terms = self.terms();
         let ((factors, constant), None) = (terms.next()?, terms.next()) else { return None };
         let known =
             factors.iter().map(|atom| if let Atom::Known(symbol) = atom { Some(*symbol) } else { None });
         let constant = u32::try_from(constant).ok().filter(|&constant| constant > 0)?;
-        Product::new(constant, &known.collect::<Option<Vec<_>>>()?)
+        SymbolProduct::new(constant, &known.collect::<Option<Vec<_>>>()?)
     }
 
     /// The term of the largest monomial, by degree first: an order that products keep.

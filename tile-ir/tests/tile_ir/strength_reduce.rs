@@ -231,7 +231,7 @@ fn blocks_in_groups_are_not_negative() {
         3 * cdiv(n, 8) <= 2147483647
         num_programs(0) <= cdiv(m, 4) * cdiv(n, 8)
         cdiv(m, 4) <= 2147483647
-        -13 + 12 * num_programs(0) + 12 * cdiv(n, 8) <= 2147483647
+        -13 + 12 * cdiv(n, 8) + 12 * cdiv(num_programs(0), 3 * cdiv(n, 8)) <= 2147483647
         1 <= m
         -1 + 24 * cdiv(n, 8) <= 2147483647
         1 <= n

@@ -92,11 +92,14 @@ fn operand_loads(func: &Func) -> Vec<(Value, &Load)> {
                 return false;
             }
             for op in uses {
-                match &op.kind {
-                    Kind::Dot(dot) if dot.acc != Some(value) && in_loops.contains(&op.results[0]) => {}
-                    Kind::Permute(_) | Kind::Reshape(_) => todo.extend(&op.results),
-                    Kind::Cast(_) if func.ty(value).dtype.is_f8() => todo.extend(&op.results),
-                    _ => return false,
+                let feeds = matches!(&op.kind, Kind::Dot(dot) if dot.acc != Some(value))
+                    && in_loops.contains(&op.results[0]);
+                let passes_on = matches!(op.kind, Kind::Permute(_) | Kind::Reshape(_))
+                    || matches!(op.kind, Kind::Cast(_)) && func.ty(value).dtype.is_f8();
+                if passes_on {
+                    todo.extend(&op.results);
+                } else if !feeds {
+                    return false;
                 }
             }
         }
@@ -290,15 +293,17 @@ impl<'f> Recognizer<'f> {
     }
 
     fn is_zero(&self, mut value: Value) -> bool {
-        loop {
-            match self.definitions.get(&value).map(|op| &op.kind) {
-                Some(Kind::Constant(Constant { value })) => return value.is_zero(),
-                Some(Kind::Splat(Splat { value: inner }) | Kind::Cast(Cast { value: inner, .. })) => {
-                    value = *inner
-                }
-                _ => return false,
+        while let Some(op) = self.definitions.get(&value) {
+            if let Kind::Constant(Constant { value }) = &op.kind {
+                return value.is_zero();
             }
+            let (Kind::Splat(Splat { value: inner }) | Kind::Cast(Cast { value: inner, .. })) = op.kind
+            else {
+                return false;
+            };
+            value = inner;
         }
+        false
     }
 }
 

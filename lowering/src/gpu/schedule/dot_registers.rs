@@ -16,14 +16,15 @@ pub fn programs(distributed: &Distributed, body: &Block, more_warps: u32) -> u32
         let bytes = distributed.func.ty(value).dtype.bytes();
         distributed.layouts[&value].register_count() as u32 * bytes / 4
     };
-    let of_dot = |op: &Op| match &op.kind {
-        Kind::Dot(dot) if dot.unit == DotUnit::WgmmaRs => words(op.results[0]) + words(dot.a),
-        Kind::Dot(_) => words(op.results[0]),
-        Kind::WarpGroupDot(dot) => match dot.a {
-            OperandA::Regs(a) => words(op.results[0]) + words(a),
-            OperandA::Smem(_) => words(op.results[0]),
-        },
-        _ => 0,
+    let of_dot = |op: &Op| {
+        let held = if let Kind::Dot(dot) = &op.kind {
+            (dot.unit == DotUnit::WgmmaRs).then_some(dot.a)
+        } else if let Kind::WarpGroupDot(dot) = &op.kind {
+            if let OperandA::Regs(a) = dot.a { Some(a) } else { None }
+        } else {
+            return 0;
+        };
+        words(op.results[0]) + held.map_or(0, words)
     };
     let registers: u32 = body.ops.iter().map(of_dot).sum::<u32>() + OTHER_REGISTERS;
     (SM_REGISTERS / (registers * 32 * (distributed.warps_per_cta() + more_warps))).max(1)
@@ -32,10 +33,7 @@ pub fn programs(distributed: &Distributed, body: &Block, more_warps: u32) -> u32
 /// Whether threads load tiles in a loop with dots. Beside TMA they wait for these in each iteration; copies of threads would take them along.
 pub fn loads_beside_dots(distributed: &Distributed) -> bool {
     let func = &distributed.func;
-    let is_load = |op: &Op| match &op.kind {
-        Kind::Load(load) => !func.ty(load.access.offset).is_scalar(),
-        _ => false,
-    };
+    let is_load = |op: &Op| matches!(&op.kind, Kind::Load(load) if !func.ty(load.access.offset).is_scalar());
     let is_dot = |op: &Op| matches!(op.kind, Kind::WarpGroupDot(_));
     func.body.ops.iter().any(|op| {
         let Kind::For(body) = &op.kind else { return false };

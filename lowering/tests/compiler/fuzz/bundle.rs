@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use tile_ir::ir::guard::{Guard, Product, Symbol, SymbolicSum};
+use tile_ir::ir::guard::{Guard, Symbol, SymbolProduct, SymbolicSum};
 use tile_ir::support::dtype::DType;
 
 use super::data::Data;
@@ -212,7 +212,7 @@ fn sum(sum: &SymbolicSum, names: &[String]) -> String {
 
 fn term(coefficient: i64, factors: &[Symbol], names: &[String]) -> String {
     let product =
-        |product: Product| term(product.constant.into(), &product.symbols().collect::<Vec<_>>(), names);
+        |product: SymbolProduct| term(product.constant.into(), &product.symbols().collect::<Vec<_>>(), names);
     let factor = |factor: &Symbol| match *factor {
         Symbol::Scalar(param) => format!("{{\"scalar\": \"{}\"}}", names[param as usize]),
         Symbol::Length(param) => format!("{{\"length\": \"{}\"}}", names[param as usize]),

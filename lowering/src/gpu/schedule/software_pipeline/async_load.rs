@@ -33,9 +33,9 @@ pub fn sector_loads(func: &Func, assumptions: &LaunchAssumptions) -> HashSet<Val
     func.body.walk(&mut |op| {
         let Kind::For(body) = &op.kind else { return };
         if has_own_dot(&body.body) {
-            let tiles = body.body.ops.iter().filter_map(|op| match &op.kind {
-                Kind::Load(load) if !func.ty(load.access.offset).is_scalar() => Some((op.results[0], load)),
-                _ => None,
+            let tiles = body.body.ops.iter().filter_map(|op| {
+                let Kind::Load(load) = &op.kind else { return None };
+                (!func.ty(load.access.offset).is_scalar()).then_some((op.results[0], load))
             });
             loads.extend(tiles);
         }
