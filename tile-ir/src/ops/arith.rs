@@ -42,8 +42,12 @@ impl ArithKind {
                 Some(arg(0).scale(1 << amount))
             }
             ArithKind::CeilDiv => {
-                let of = arg(0).as_atom().filter(|of| matches!(of, Atom::Known(Symbol::Scalar(_))))?;
-                Polynomial::atom(of).ceil_div(&arg(1))
+                // A divisor that is computed might wrap.
+                let is_argument =
+                    |value: &Polynomial| matches!(value.as_atom(), Some(Atom::Known(Symbol::Scalar(_))));
+                let (of, by) = (arg(0), arg(1));
+                let is_exact = is_argument(&of) && (is_argument(&by) || by.as_constant().is_some());
+                of.ceil_div(&by).filter(|_| is_exact)
             }
             ArithKind::MulAdd
             | ArithKind::Div

@@ -405,6 +405,24 @@ fn quotients_of_unrelated_sizes_are_in_bounds() {
     assert!(read > 100 && tight, "the guards hold for real arguments, found {read}");
 }
 
+/// A launch divides by the product of two arguments, and a kernel by what is left of it in 32 bits.
+#[test]
+fn a_computed_divisor_bounds_nothing() {
+    decisions(
+        "#[fuse_kernel] fn k(x: &[f32], y: &[f32], out: &mut [f32], n: i32, h: i32, w: i32) {
+            let at = tl::arange(0, 64);
+            let by_argument = tl::load(x + at, at < tl::cdiv(n, h));
+            let by_product = tl::load(y + at, at < tl::cdiv(n, h * w));
+            tl::store(out + at, by_argument + by_product);
+        }",
+        expect![[r#"
+            x: cdiv(n, h) <= x.len()
+            y: compared in the kernel
+            out: 64 <= out.len()
+        "#]],
+    );
+}
+
 /// A mask of rows bounds quotients of rows, and says nothing of quotients of columns.
 #[test]
 fn a_quotient_is_bounded_by_masks_on_its_axis() {
