@@ -261,6 +261,14 @@ pub struct Term {
     pub factors: &'static [Symbol],
 }
 
+#[cfg(test)]
+impl Term {
+    /// The product of symbols.
+    pub(crate) const fn of(factors: &'static [Symbol]) -> Term {
+        Term { coefficient: 1, factors }
+    }
+}
+
 /// Something known at launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Symbol {

@@ -314,18 +314,13 @@ fn the_json_says_how_to_call_each_entry() {
     );
 }
 
-/// A symbol by itself.
-const fn scalar(symbol: &'static [Symbol]) -> Term {
-    Term { coefficient: 1, factors: symbol }
-}
-
 const MAPPED: Specialization = Specialization {
     guards: &[Guard::Equal { param: 2, value: 1 }],
     maps: &[
         TensorMap {
             param: 0,
-            extents: &[&[scalar(&[Symbol::Scalar(1)])]],
-            strides: &[&[scalar(&[Symbol::Scalar(2)])]],
+            extents: &[&[Term::of(&[Symbol::Scalar(1)])]],
+            strides: &[&[Term::of(&[Symbol::Scalar(2)])]],
             block: &[64],
             swizzle: 128,
             tf32: false,
@@ -333,8 +328,8 @@ const MAPPED: Specialization = Specialization {
         },
         TensorMap {
             param: 3,
-            extents: &[&[scalar(&[Symbol::Scalar(4)])]],
-            strides: &[&[scalar(&[Symbol::Scalar(5)])]],
+            extents: &[&[Term::of(&[Symbol::Scalar(4)])]],
+            strides: &[&[Term::of(&[Symbol::Scalar(5)])]],
             block: &[32],
             swizzle: 64,
             tf32: false,

@@ -495,11 +495,6 @@ static BLOCK: Kernel = Kernel {
     ..Kernel::TEST
 };
 
-/// A symbol by itself.
-const fn scalar(symbol: &'static [Symbol]) -> Term {
-    Term { coefficient: 1, factors: symbol }
-}
-
 const MAPPED: Specialization = Specialization {
     entry: "block_mapped",
     guards: &[
@@ -509,8 +504,8 @@ const MAPPED: Specialization = Specialization {
     ],
     maps: &[TensorMap {
         param: 0,
-        extents: &[&[scalar(&[Symbol::Scalar(1)])], &[scalar(&[Symbol::Scalar(2)])]],
-        strides: &[&[scalar(&[Symbol::Scalar(3)])], &[scalar(&[Symbol::Scalar(4)])]],
+        extents: &[&[Term::of(&[Symbol::Scalar(1)])], &[Term::of(&[Symbol::Scalar(2)])]],
+        strides: &[&[Term::of(&[Symbol::Scalar(3)])], &[Term::of(&[Symbol::Scalar(4)])]],
         block: &[8, 8],
         swizzle: 32,
         tf32: false,

@@ -290,11 +290,8 @@ mod tests {
 
     /// The scalars behind the slice, each by itself.
     const SCALARS: [Polynomial; 12] = {
-        const fn scalar(symbol: &'static [Symbol; 1]) -> Term {
-            Term { coefficient: 1, factors: symbol }
-        }
         macro_rules! scalars {
-            ($($position:literal)*) => { [$(&[scalar(&[Symbol::Scalar($position)])]),*] };
+            ($($position:literal)*) => { [$(&[Term::of(&[Symbol::Scalar($position)])]),*] };
         }
         scalars!(2 3 4 5 6 7 8 9 10 11 12 13)
     };

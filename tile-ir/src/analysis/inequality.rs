@@ -118,13 +118,13 @@ impl<'a> BoundSearch<'a> {
         self.step(&value)?;
         // What bounds one atom by another may come behind what bounds the other.
         for _ in self.known {
-            let before = value.clone();
+            let mut is_lower = false;
             for inequality in self.known {
                 if let Some(lower) = self.apply(&value, inequality) {
-                    value = lower;
+                    (value, is_lower) = (lower, true);
                 }
             }
-            if value == before {
+            if !is_lower || value.varying().is_none() {
                 break;
             }
         }

@@ -166,9 +166,9 @@ pub fn select_wgmma(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     // No thread knows the extents and strides of what pointers point to.
     let mut is_left = false;
     body.func.body.walk(&mut |op| {
-        let tile = op.kind.operation().view_tile().filter(|_| matches!(op.kind, Kind::LoadView(_)));
-        let view = tile.and_then(|tile| body.func.view(tile.memory));
-        is_left |= view.is_some_and(|view| view.computed.is_some());
+        if let Kind::LoadView(load) = &op.kind {
+            is_left |= body.func.view(load.tile.memory).is_some_and(|view| view.computed.is_some());
+        }
     });
     if guards.is_empty() || is_left {
         return Err(Refusal::NoWarpGroupDot);

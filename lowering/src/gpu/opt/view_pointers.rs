@@ -18,8 +18,8 @@ use tile_ir::ir::polynomial::{Atom, Polynomial};
 use tile_ir::ir::{Func, FuncBuilder, Op, ParamId, Rewriter, Shape, Type, Value, View};
 use tile_ir::ops::scalar::{self, Scalar};
 use tile_ir::ops::{
-    CacheModifier, Cast, Constant, ConstantValue, Kind, Load, LoadView, Permute, ProgramId, Reshape, Splat,
-    ViewTile,
+    CacheModifier, Cast, Constant, ConstantValue, Kind, Load, LoadView, Permute, ProgramId, Reshape,
+    ViewTile, is_zero,
 };
 use tile_ir::support::dtype::DType;
 
@@ -238,7 +238,8 @@ impl<'f> Recognizer<'f> {
     fn view(&self, load: &Load, result: Value) -> Option<PointerView> {
         let func = self.func;
         let BoundsDecision::Guarded(bounds) = self.decisions.get(&load.access) else { return None };
-        if load.other.is_some_and(|other| !self.is_zero(other)) {
+        if load.other.is_some_and(|other| !is_zero(|value| Some(&self.definitions.get(&value)?.kind), other))
+        {
             return None;
         }
         let ty = func.ty(result);
@@ -290,20 +291,6 @@ impl<'f> Recognizer<'f> {
         axes.iter()
             .all(|axis| axis.extent.as_ref().is_some_and(|extent| extent.to_sum().is_some()))
             .then_some(PointerView { axes, guards })
-    }
-
-    fn is_zero(&self, mut value: Value) -> bool {
-        while let Some(op) = self.definitions.get(&value) {
-            if let Kind::Constant(Constant { value }) = &op.kind {
-                return value.is_zero();
-            }
-            let (Kind::Splat(Splat { value: inner }) | Kind::Cast(Cast { value: inner, .. })) = op.kind
-            else {
-                return false;
-            };
-            value = inner;
-        }
-        false
     }
 }
 

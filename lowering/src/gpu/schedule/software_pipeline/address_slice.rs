@@ -87,10 +87,11 @@ impl AddressSlice<'_> {
             | LayoutRelation::WarpGroup { .. }
             | LayoutRelation::Free => false,
         };
-        cheap
-            && operation.effect() == Effect::Pure
-            && operation.access().is_none()
-            && operation.blocks().is_empty()
-            && self.keeps_elements(op)
+        cheap && is_repeatable(operation) && self.keeps_elements(op)
     }
+}
+
+/// Whether an operation computes its results from its operands alone, so that it can be done again for another iteration.
+pub fn is_repeatable(operation: &dyn Operation) -> bool {
+    operation.effect() == Effect::Pure && operation.access().is_none() && operation.blocks().is_empty()
 }

@@ -11,8 +11,8 @@ use tile_ir::ops::schedule::{
     StagedOperand, WgmmaOperandA,
 };
 use tile_ir::ops::{
-    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotOperand, Effect, Induction, Kind, Load, Loop,
-    MemAccess, Operation, ProxyFence, Scalar, SlotLoad, SlotStep, SlotStore, SlotTile, WarpBarrier, Wgmma,
+    AsyncCopy, AsyncGroup, AsyncWait, Barrier, Dot, DotOperand, Induction, Kind, Load, Loop, MemAccess,
+    Operation, ProxyFence, Scalar, SlotLoad, SlotStep, SlotStore, SlotTile, WarpBarrier, Wgmma,
 };
 use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::DType;
@@ -22,6 +22,7 @@ use crate::gpu::layout::{Layout, SmemOnlyTile};
 use crate::gpu::schedule::copy::Copies;
 use crate::gpu::schedule::promotion::{ImpreciseDot, PromotedDot, promoted};
 use crate::gpu::schedule::smem_operand::StoredOperand;
+use crate::gpu::schedule::software_pipeline::address_slice::is_repeatable;
 use crate::gpu::schedule::software_pipeline::plan::{CopiedLoad, CopiedTile, StoredTile};
 use crate::gpu::schedule::{Schedule, smem_operand};
 
@@ -468,9 +469,7 @@ impl SpreadRow<'_, '_> {
         let relation = operation.layout_relation(&schedule.distributed.func, &op.results);
         let is_arithmetic =
             matches!(relation, LayoutRelation::Lanewise { cheap: true } | LayoutRelation::Source)
-                && operation.effect() == Effect::Pure
-                && operation.access().is_none()
-                && operation.blocks().is_empty();
+                && is_repeatable(operation);
         if !is_arithmetic {
             return None;
         }
@@ -481,10 +480,10 @@ impl SpreadRow<'_, '_> {
             .collect::<Option<_>>()?;
         op.kind.operation_mut().map(&mut |operand| operands[&operand]);
         let schedule = &mut self.pipeliner.schedule;
-        op.results = vec![schedule.copy_of(value)];
-        schedule.distributed.layouts.insert(op.results[0], self.layout.clone());
-        self.known.insert(value, op.results[0]);
-        self.ops.push(op);
-        self.known.get(&value).copied()
+        let spread = schedule.copy_of(value);
+        schedule.distributed.layouts.insert(spread, self.layout.clone());
+        self.known.insert(value, spread);
+        self.ops.push(Op { results: vec![spread], ..op });
+        Some(spread)
     }
 }

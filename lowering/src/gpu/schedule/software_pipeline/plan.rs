@@ -124,7 +124,7 @@ impl<'a> SlotContents<'a> {
             let pays = waits || own / copied.load.access.vector > MAX_OWN_COPIES;
             feeds_wgmma && pays && is_read_by_several_warps(distributed, copied.op)
         };
-        let has_shared_loads = copied.iter().any(is_shared);
+        let has_shared_loads = copied.iter().any(|copied| is_shared(copied) && !is_of_dots(copied));
         let (of_tiles, mut loads): (Vec<CopiedLoad>, Vec<CopiedLoad>) =
             copied.into_iter().partition(|copied| is_of_dots(copied) || is_shared(copied));
         let alignment = alignment(feeds_wgmma);
