@@ -41,7 +41,7 @@ fn the_first_of_equal_elements_and_the_first_nan_win() {
     assert_eq!(written(store, &zeros, 4)[..2], [0.0, 0.0]);
 }
 
-/// A thread compares no positions of its own elements, and they are immediates; only lanes exchange positions and compare them.
+/// A thread compares no positions of its own elements, and they are immediates; the lanes of a warp compare in two steps what they have.
 #[test]
 fn places_in_a_thread_are_in_order() {
     let source = "#[fuse_kernel(num_warps = 1)]
@@ -49,27 +49,104 @@ fn places_in_a_thread_are_in_order() {
             tl::store(out, tl::argmin(tl::load(x + tl::arange(0, 128)), 0));
         }";
     let ptx = ptx_of(source, Arch::SM_90A, |body| body.name == "general");
-    let shown = lines_with(&ptx, &["setp", "selp", "shfl"]);
-    let (thread, _) = shown.split_once("shfl").expect("lanes exchange elements");
+    let shown = lines_with(&ptx, &["setp", "selp", "redux"]);
     expect![[r#"
         setp.lt.s32 	%p1, %r7, %r11;
         setp.lt.s32 	%p2, %r8, %r11;
         setp.lt.s32 	%p3, %r9, %r11;
         setp.lt.s32 	%p4, %r10, %r11;
-        setp.le.f32 	%p6, %r1, %r2;
-        setp.nan.f32 	%p7, %r1, %r1;
-        selp.f32 	%r12, %r1, %r2, %p8;
-        selp.b32 	%r13, 0, 32, %p8;
-        setp.le.f32 	%p9, %r3, %r4;
-        setp.nan.f32 	%p10, %r3, %r3;
-        selp.f32 	%r14, %r3, %r4, %p11;
-        selp.b32 	%r15, 64, 96, %p11;
-        setp.le.f32 	%p12, %r12, %r14;
-        setp.nan.f32 	%p13, %r12, %r12;
-        selp.f32 	%r16, %r12, %r14, %p14;
-        selp.b32 	%r17, %r13, %r15, %p14;
+        setp.gt.u32 	%p6, %r16, 2139095040;
+        selp.b32 	%r19, -2147483648, %r18, %p6;
+        redux.sync.min.s32 	%r21, %r19, %r20;
+        setp.eq.b32 	%p7, %r21, -2147483648;
+        selp.f32 	%r27, 0fFF800000, %r26, %p7;
+        setp.gtu.f32 	%p8, %r27, %r1;
+        setp.gtu.f32 	%p9, %r27, %r2;
+        setp.gtu.f32 	%p10, %r27, %r3;
+        setp.gtu.f32 	%p11, %r27, %r4;
+        selp.b32 	%r28, 96, 2147483647, %p11;
+        selp.b32 	%r29, 64, %r28, %p10;
+        selp.b32 	%r30, 32, %r29, %p9;
+        selp.b32 	%r31, 0, %r30, %p8;
+        setp.eq.b32 	%p12, %r31, 2147483647;
+        selp.b32 	%r33, 2147483647, %r32, %p12;
+        redux.sync.min.s32 	%r5, %r33, %r20;
+        setp.gt.s64 	%p13, %rd8, 0;
+        setp.eq.b32 	%p14, %r7, 0;
     "#]]
-    .assert_eq(thread);
+    .assert_eq(&shown);
+}
+
+/// Lanes of a warp are reduced by one instruction where an order of integers says the same, whatever function says so.
+#[test]
+fn lanes_are_reduced_as_integers() {
+    let exchanges = |elem: &str, reduced: &str| {
+        let source = format!(
+            "#[fuse_kernel(num_warps = 1)]
+            fn k(x: &[{elem}], out: &mut [{elem}], places: &mut [i32]) {{
+                let at = tl::arange(0, 64);
+                let x = tl::load(x + at);
+                {reduced}
+            }}"
+        );
+        let ptx = ptx_of(&source, Arch::SM_90A, |body| body.name == "general");
+        let of = |word: &str| ptx.matches(word).count();
+        let shuffles = of("shfl.sync.bfly");
+        let redux =
+            ptx.lines().filter_map(|line| line.trim().strip_prefix("redux.sync.")?.split_whitespace().next());
+        format!("{} and {shuffles} shuffles", redux.collect::<Vec<_>>().join(" "))
+    };
+    // The larger of two values, the first of equal ones; NaN is none of either, or the larger.
+    let own = |first: &str| {
+        format!(
+            "let (value, place) = tl::reduce((x, at), 0, |a, b| {{
+                let first = {first};
+                (tl::select(first, a.0, b.0), tl::select(first, a.1, b.1))
+            }});
+            tl::store(out, value);
+            tl::store(places, place);"
+        )
+    };
+    let (naive, whole) = (
+        "(a.0 > b.0) | ((a.0 == b.0) & (a.1 < b.1))",
+        "((a.0 > b.0) | ((a.0 != a.0) & (b.0 == b.0))) | (((a.0 == b.0) | ((a.0 != a.0) & (b.0 != b.0))) & (a.1 < b.1))",
+    );
+    let cases = [
+        ("f32", "tl::store(out, tl::max(x));".to_string()),
+        ("bf16", "tl::store(out, tl::min(x));".to_string()),
+        ("u8", "tl::store(out, tl::max(x));".to_string()),
+        ("i32", "tl::store(out, tl::sum(x));".to_string()),
+        ("f32", "tl::store(out, tl::sum(x));".to_string()),
+        ("i64", "tl::store(out, tl::max(x));".to_string()),
+        (
+            "f16",
+            "let (value, place) = tl::max_index(x, 0); tl::store(out, value); tl::store(places, place);"
+                .to_string(),
+        ),
+        (
+            "i32",
+            "let (value, place) = tl::min_index(x, 0); tl::store(out, value); tl::store(places, place);"
+                .to_string(),
+        ),
+        ("f32", own(naive)),
+        ("f32", own(whole)),
+        ("i32", own(naive)),
+    ];
+    let lines = cases.map(|(elem, reduced)| exchanges(elem, &reduced) + "\n");
+    expect![[r#"
+        max.s32 and 0 shuffles
+        min.s32 and 0 shuffles
+        max.u32 and 0 shuffles
+        add.s32 and 0 shuffles
+         and 5 shuffles
+         and 10 shuffles
+        max.s32 min.s32 or.b32 and 0 shuffles
+        min.s32 min.s32 and 0 shuffles
+         and 10 shuffles
+        max.s32 min.s32 or.b32 and 0 shuffles
+        max.s32 min.s32 and 0 shuffles
+    "#]]
+    .assert_eq(&lines.concat());
 }
 
 /// Floats are sorted as integers, and each keeps its bits: NaN of either sign is last, a negative zero is before a positive one.

@@ -146,8 +146,8 @@ fn a_load_that_needs_a_reduction_stays_behind_it() {
             griddepcontrol.wait;
             ld.global.b32 	%r5, [%rd7];
             bar.sync 	0;
-            ld.global.b32 	%r20, [%rd13];
-            st.global.b32 	[%rd14], %r20;
+            ld.global.b32 	%r12, [%rd13];
+            st.global.b32 	[%rd14], %r12;
             ret;
         "#]],
     );

@@ -1,5 +1,7 @@
 //! How elements of tiles are combined, two at a time: what reductions and scans have in common.
 
+use std::collections::HashMap;
+
 use super::scalar::{ArithKind, Scalar, ScalarOp};
 use super::typing::TypingCx;
 use super::{Constant, ConstantValue, Kind, expect_types};
@@ -8,6 +10,17 @@ use crate::ir::text::{FieldText, TextWriter};
 use crate::ir::{Block, Func, Op, ParseError, Shape, TextReader, Type, Value};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::DType;
+
+/// The largest or the smallest of values, with its position: NaN is more extreme than anything, `-0.0` and `0.0` are equal, and of equal
+/// values the one with the smallest position counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extreme {
+    /// The input of the values.
+    pub value: usize,
+    /// The input of their positions, which are `i32`.
+    pub position: usize,
+    pub largest: bool,
+}
 
 /// Tiles of one shape whose elements are combined together.
 #[derive(Clone, Debug)]
@@ -91,10 +104,8 @@ impl Combination {
         self.row()?.identity.map(|identity| identity(dtype))
     }
 
-    /// The combination of elements whose positions, those of `input`, are in rising order. It is one that gives one of two elements and
-    /// only compares their positions: then what it gives of a run of elements has one of their positions, and comparisons with that of the
-    /// next element are known.
-    pub fn in_order(&self, input: usize) -> Option<Combination> {
+    /// The condition on which it gives the left element rather than the right one, if it gives one of the two.
+    fn gives_left(&self) -> Option<Value> {
         let (left, right) = self.block.args.split_at(self.inputs.len());
         let condition = |i: usize| {
             let op = self.block.ops.iter().find(|op| op.results[0] == self.block.yields[i])?;
@@ -102,9 +113,15 @@ impl Combination {
             (op.arith == ArithKind::Select && args[1..] == [left[i], right[i]]).then_some(args[0])
         };
         let first = condition(0)?;
-        if (1..left.len()).any(|i| condition(i) != Some(first)) {
-            return None;
-        }
+        (1..left.len()).all(|i| condition(i) == Some(first)).then_some(first)
+    }
+
+    /// The combination of elements whose positions, those of `input`, are in rising order. It is one that gives one of two elements and
+    /// only compares their positions: then what it gives of a run of elements has one of their positions, and comparisons with that of the
+    /// next element are known.
+    pub fn in_order(&self, input: usize) -> Option<Combination> {
+        self.gives_left()?;
+        let (left, right) = self.block.args.split_at(self.inputs.len());
         let mut block = self.block.clone();
         for op in &mut block.ops {
             let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { continue };
@@ -120,6 +137,72 @@ impl Combination {
         }
         let only_chosen = [left[input], right[input]].iter().all(|&position| block.uses(position) == 1);
         only_chosen.then(|| Combination { inputs: self.inputs.clone(), block })
+    }
+
+    /// Which extreme it gives, if it is one of values with positions: whatever function that was written as.
+    pub fn extreme(&self, func: &Func) -> Option<Extreme> {
+        let dtypes: Vec<DType> = self.inputs.iter().map(|&input| func.ty(input).dtype).collect();
+        let condition = self.gives_left()?;
+        [(0, true), (0, false), (1, true), (1, false)].into_iter().find_map(|(value, largest)| {
+            let extreme = Extreme { value, position: 1 - value, largest };
+            let positions = dtypes.len() == 2 && dtypes[extreme.position] == DType::I32;
+            (positions && self.chooses(condition, extreme, dtypes[value])).then_some(extreme)
+        })
+    }
+
+    /// Whether it chooses as `extreme` does. It may only compare elements of one input, so that their order alone decides: one example of
+    /// each order stands for all.
+    fn chooses(&self, condition: Value, extreme: Extreme, dtype: DType) -> bool {
+        let values: &[f64] = if dtype.is_float() { &[0.0, 1.0, f64::NAN] } else { &[0.0, 1.0] };
+        let pairs = |examples: &[f64]| -> Vec<[f64; 2]> {
+            examples.iter().flat_map(|&left| examples.iter().map(move |&right| [left, right])).collect()
+        };
+        pairs(values).iter().all(|&[x, y]| {
+            pairs(&[0.0, 1.0]).iter().all(|&[i, j]| {
+                let order = match (x.is_nan(), y.is_nan()) {
+                    (false, false) if extreme.largest => x.total_cmp(&y),
+                    (false, false) => y.total_cmp(&x),
+                    (left, right) => left.cmp(&right),
+                };
+                let order = order.then(j.total_cmp(&i));
+                let mut elements = [[0.0; 2]; 2];
+                (elements[extreme.value], elements[extreme.position]) = ([x, y], [i, j]);
+                let left = self.evaluate(condition, elements);
+                // Equal elements of one position are one as good as the other.
+                left.is_some_and(|left| order.is_eq() || left == order.is_gt())
+            })
+        })
+    }
+
+    /// A condition of the block, from comparisons of the left and the right element of each input.
+    fn evaluate(&self, condition: Value, elements: [[f64; 2]; 2]) -> Option<bool> {
+        let (left, right) = self.block.args.split_at(self.inputs.len());
+        let compared = |args: &[Value]| {
+            let [a, b] = args else { return None };
+            let input = (0..left.len()).find(|&input| [left[input], right[input]].contains(a))?;
+            let of = |value: Value| {
+                let side = [left[input], right[input]].iter().position(|&element| element == value)?;
+                Some(elements[input][side])
+            };
+            Some([of(*a)?, of(*b)?])
+        };
+        let mut known: HashMap<Value, bool> = HashMap::new();
+        for op in &self.block.ops {
+            let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { continue };
+            let holds = match (row.arith, row.float, row.int) {
+                (ArithKind::Compare(_), Some(oracle), _) => {
+                    compared(args).map(|pair| (oracle.function)(&pair) != 0.0)
+                }
+                (_, _, Some(oracle)) => {
+                    let args: Option<Vec<i128>> =
+                        args.iter().map(|arg| known.get(arg).map(|&holds| i128::from(holds))).collect();
+                    args.map(|args| (oracle.function)(&args, DType::Bool) != 0)
+                }
+                _ => None,
+            };
+            known.extend(holds.map(|holds| (op.results[0], holds)));
+        }
+        known.get(&condition).copied()
     }
 
     /// Whether it commutes bit for bit.

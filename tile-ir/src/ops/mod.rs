@@ -52,7 +52,7 @@ pub use axis_hint::AxisHint;
 pub use bitcast::Bitcast;
 pub use cache::{CacheHints, CacheModifier, EvictionPolicy};
 pub use cast::Cast;
-pub use combine::Combination;
+pub use combine::{Combination, Extreme};
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, RematBarrier};
 pub use debug::{Assert, Print, Site, records_source};

@@ -30,6 +30,7 @@ mod program;
 mod random;
 mod rearrange;
 mod reduce;
+mod redux;
 mod rotated_rows;
 mod scan;
 mod schedule;

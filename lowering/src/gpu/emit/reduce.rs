@@ -2,13 +2,14 @@
 //! one barrier, after which every thread reads all partial results. All threads that hold a result hold the same bits. The schedule
 //! says which buffer of shared memory that is, and which barrier.
 
-use tile_ir::ir::Op;
+use tile_ir::ir::{Op, Value};
 use tile_ir::ops::schedule::PartialExchange;
 use tile_ir::ops::{Kind, Reduce, ReduceBatch};
 use tile_ir::support::dtype::DType;
 
 use crate::gpu::emit::memory::{pack, unpack};
 use crate::gpu::emit::operation::GpuEmit;
+use crate::gpu::emit::redux::{WarpExtreme, across_warp};
 use crate::gpu::emit::threads::lowest_lanes;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, ShuffleMode};
 use crate::gpu::layout::Layout;
@@ -18,6 +19,9 @@ use crate::gpu::schedule::scratch::partial_bytes;
 use crate::mlir::builder::{AccessFlags, Val};
 use crate::mlir::shared::{CombinedElement, EmitCombination};
 use crate::mlir::types::{Elem, Ty};
+
+/// The bits of a lane's index.
+const ALL_LANES: u32 = 31;
 
 /// Independent chains in which a thread reduces its registers: enough to hide the latency of one addition.
 const CHAINS: usize = 4;
@@ -54,7 +58,7 @@ fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op], exchanges: &[PartialExchange
             let Kind::Reduce(reduce) = &op.kind else { unreachable!("a batch consists of reductions") };
             let layout = gpu.layout(reduce.combination.inputs[0]).clone();
             let folded = layout.without(&reduce.axes);
-            let results = within_warps(reduce, gpu, b, &layout, &folded);
+            let results = within_warps(reduce, gpu, b, &layout, &folded, &op.results);
             PendingReduction { reduce, op, exchange, layout, folded, results }
         })
         .collect();
@@ -109,17 +113,34 @@ fn within_warps(
     b: &mut Builder,
     layout: &Layout,
     folded: &Layout,
+    results: &[Value],
 ) -> Vec<CombinedElement> {
+    let elements = elements_of_results(reduce, gpu, layout, folded);
+    let lanes = folded.replicated_lanes() & !layout.replicated_lanes();
+    if lanes == ALL_LANES
+        && let Some(extreme) = WarpExtreme::of(reduce, gpu, results)
+    {
+        return elements.iter().map(|elements| extreme.reduce(gpu, b, elements)).collect();
+    }
     // A combination of the user's is computed as written.
     b.accumulating = reduce.combination.commutes();
-    let mut results = reduce_registers(reduce, gpu, b, layout, folded);
-    across_lanes(reduce, gpu, b, folded.replicated_lanes() & !layout.replicated_lanes(), &mut results);
+    let mut results: Vec<CombinedElement> =
+        elements.into_iter().map(|elements| reduce_elements(reduce, gpu, b, elements)).collect();
+    across_lanes(reduce, gpu, b, lanes, &mut results);
     b.accumulating = false;
     results
 }
 
 /// Reduces across lanes that differ in these bits of their index: all of them then hold the same.
 fn across_lanes(reduce: &Reduce, gpu: &Gpu, b: &mut Builder, bits: u32, results: &mut [CombinedElement]) {
+    if bits == ALL_LANES {
+        let reduced: Option<Vec<CombinedElement>> =
+            results.iter().map(|element| Some(vec![across_warp(reduce, gpu, b, element)?])).collect();
+        if let Some(reduced) = reduced {
+            results.clone_from_slice(&reduced);
+            return;
+        }
+    }
     for bit in (0..5).filter(|bit| bits >> bit & 1 == 1) {
         let distance = b.int(Ty::I32, 1 << bit);
         for element in results.iter_mut() {
@@ -156,14 +177,13 @@ fn combine_exchanged(
     reduce.combination.apply(gpu.func, b, &left, &right)
 }
 
-/// Each result register, reduced from the registers of this thread that belong to it.
-fn reduce_registers(
+/// The elements of this thread that belong to each result register.
+fn elements_of_results(
     reduce: &Reduce,
     gpu: &Gpu,
-    b: &mut Builder,
     layout: &Layout,
     folded: &Layout,
-) -> Vec<CombinedElement> {
+) -> Vec<Vec<CombinedElement>> {
     let inputs: Vec<_> = reduce.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
     let register_of = folded.registers_by_coord();
     let mut members: Vec<Vec<usize>> = vec![vec![]; folded.register_count()];
@@ -172,16 +192,8 @@ fn reduce_registers(
             reduce.axes.iter().rev().fold(layout.register(register), |coord, &axis| coord.remove(axis));
         members[register_of[&coord]].push(register);
     }
-    members
-        .iter()
-        .map(|registers| {
-            let elements = registers
-                .iter()
-                .map(|&register| inputs.iter().map(|input| input[register]).collect())
-                .collect();
-            reduce_elements(reduce, gpu, b, elements)
-        })
-        .collect()
+    let element = |&register: &usize| inputs.iter().map(|input| input[register]).collect();
+    members.iter().map(|registers| registers.iter().map(element).collect()).collect()
 }
 
 /// The elements in runs by their masks, if those are few; else all in one run.

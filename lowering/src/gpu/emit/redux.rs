@@ -1,0 +1,292 @@
+//! Reductions across the lanes of a warp in one instruction, `redux.sync`. It takes integers of 32 bits: floats are ordered as such.
+
+use tile_ir::ir::Value;
+use tile_ir::ops::scalar::ArithKind;
+use tile_ir::ops::{Extreme, Reduce};
+use tile_ir::support::dtype::DType;
+
+use crate::gpu::emit::{Builder, Gpu, IntPredicate};
+use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
+use crate::mlir::machine::Machine;
+use crate::mlir::shared::CombinedElement;
+use crate::mlir::types::{Elem, Ty};
+use crate::mlir::{cast, lanes, machine};
+
+/// Reduces an element of every lane of a warp, if `redux.sync` can. All lanes hold the result.
+pub(super) fn across_warp(reduce: &Reduce, gpu: &Gpu, b: &mut Builder, element: &[Val]) -> Option<Val> {
+    let (&[value], &[input]) = (element, &reduce.combination.inputs[..]) else { return None };
+    let dtype = gpu.func.ty(input).dtype;
+    let kind = match reduce.combination.arith()? {
+        kind @ (ArithKind::Maximum | ArithKind::Minimum) => {
+            let order = Order::of(dtype, kind == ArithKind::Maximum)?;
+            let single = order.widened(b, value);
+            let key = order.key(b, single, Zeros::BySign);
+            let most = redux(b, order.kind(), key);
+            let most = order.value(b, most, Zeros::BySign);
+            return Some(order.narrowed(b, most, value.ty));
+        }
+        ArithKind::Add => "add",
+        ArithKind::And => "and",
+        ArithKind::Or => "or",
+        _ => return None,
+    };
+    (!dtype.is_float() && dtype != DType::Bool && dtype.bytes() <= 4).then(|| {
+        let word = word(b, value);
+        let word = redux(b, kind, word);
+        from_word(b, word, value.ty)
+    })
+}
+
+/// How the extreme of a warp's elements is found: first the value alone, then the smallest position that has it.
+pub(super) struct WarpExtreme {
+    extreme: Extreme,
+    order: Order,
+    /// Whether anything uses the value itself, with the sign of its zero and the bits of its NaN.
+    wants_bits: bool,
+}
+
+impl WarpExtreme {
+    /// Of the reduction with these results, if it is one of an extreme.
+    pub(super) fn of(reduce: &Reduce, gpu: &Gpu, results: &[Value]) -> Option<WarpExtreme> {
+        let extreme = reduce.combination.extreme(gpu.func)?;
+        let dtype = gpu.func.ty(reduce.combination.inputs[extreme.value]).dtype;
+        let order = Order::of(dtype, extreme.largest)?;
+        Some(WarpExtreme { extreme, order, wants_bits: gpu.func.body.uses(results[extreme.value]) > 0 })
+    }
+
+    /// The extreme of the elements of all threads of a warp. All lanes hold the result.
+    pub(super) fn reduce(&self, gpu: &Gpu, b: &mut Builder, elements: &[CombinedElement]) -> CombinedElement {
+        let (order, extreme) = (self.order, self.extreme);
+        let values: Vec<Val> = elements.iter().map(|element| element[extreme.value]).collect();
+        let positions: Vec<Val> = elements.iter().map(|element| element[extreme.position]).collect();
+        let wide: Vec<Val> = values.iter().map(|&value| order.widened(b, value)).collect();
+        let own = order.most(b, &wide);
+        let key = order.key(b, own, Zeros::Equal);
+        let key = redux(b, order.kind(), key);
+        let has_it: Vec<Val> = order.has_key(b, &wide, key);
+        let first = first_position(gpu, b, &positions, &has_it);
+        let most = order.value(b, key, Zeros::Equal);
+        let mut most = order.narrowed(b, most, values[0].ty);
+        if order.is_float && self.wants_bits {
+            let zero = b.int(Ty::I32, 0);
+            let is_zero = b.icmp(IntPredicate::Eq, key, zero);
+            let is_nan = order.is_nan(b, key);
+            let is_ambiguous = b.or(is_zero, is_nan);
+            let canonical = most;
+            most = b.branch(is_ambiguous, &[most.ty], |b, arm| match arm {
+                BranchArm::Then => {
+                    let words =
+                        values.iter().zip(&wide).zip(&positions).map(|((&value, &wide), &position)| {
+                            // Compared anew: predicates that stay until here would be too many.
+                            let has_it = is_zero_or_nan(b, wide, is_nan);
+                            let is_first = b.icmp(IntPredicate::Eq, position, first);
+                            let is_it = b.and(has_it, is_first);
+                            let word = word(b, value);
+                            b.select(is_it, word, zero)
+                        });
+                    let words: Vec<Val> = words.collect();
+                    let bits = words.into_iter().fold(zero, |bits, word| b.or(bits, word));
+                    let bits = redux(b, "or", bits);
+                    vec![from_word(b, bits, canonical.ty)]
+                }
+                BranchArm::Else => vec![canonical],
+            })[0];
+        }
+        let mut result = vec![most; 2];
+        result[extreme.position] = first;
+        result
+    }
+}
+
+/// Whether a value is NaN, or zero, whichever is asked for.
+fn is_zero_or_nan(b: &mut Builder, value: Val, is_nan: Val) -> Val {
+    let word = b.bitcast(value, Ty::I32);
+    let (_, magnitude_bits) = sign(b, word);
+    let magnitude = b.and(word, magnitude_bits);
+    let zero = b.int(Ty::I32, 0);
+    let flipped = b.select(is_nan, zero, magnitude_bits);
+    let flipped = b.xor(magnitude, flipped);
+    let [infinity, below_most] = [INFINITY, i64::from(i32::MAX) - 1].map(|bits| b.int(Ty::I32, bits));
+    let limit = b.select(is_nan, infinity, below_most);
+    b.icmp(IntPredicate::Sgt, flipped, limit)
+}
+
+/// The smallest of the positions that have the extreme value, of all lanes. Constants beside one base stay immediates.
+fn first_position(gpu: &Gpu, b: &mut Builder, positions: &[Val], has_it: &[Val]) -> Val {
+    let none = b.int(Ty::I32, i64::from(i32::MAX));
+    let mut places: Vec<(i64, Val, Val)> = positions
+        .iter()
+        .zip(has_it)
+        .map(|(&position, &has_it)| {
+            let (base, place) = gpu.base_and_constant(position);
+            (place, base, has_it)
+        })
+        .collect();
+    let base = places[0].1;
+    let own = if places.iter().all(|(_, other, _)| other.id() == base.id()) {
+        places.sort_by_key(|(place, ..)| std::cmp::Reverse(*place));
+        let place = places.iter().fold(none, |least, &(place, _, has_it)| {
+            let place = b.int(Ty::I32, place);
+            b.select(has_it, place, least)
+        });
+        let is_none = b.icmp(IntPredicate::Eq, place, none);
+        let position = b.add(base, place);
+        b.select(is_none, none, position)
+    } else {
+        positions.iter().zip(has_it).fold(none, |least, (&position, &has_it)| {
+            let position = b.select(has_it, position, none);
+            b.op("llvm.intr.smin", &[least, position], Ty::I32)
+        })
+    };
+    redux(b, "min", own)
+}
+
+/// One `redux.sync` of all lanes.
+fn redux(b: &mut Builder, kind: &str, word: Val) -> Val {
+    let all = b.int(Ty::I32, -1);
+    let kind = format!("#nvvm<redux_kind {kind}>");
+    b.op_with("nvvm.redux.sync", &[word, all], Ty::I32, &[("kind", &kind)])
+}
+
+/// The bits of a value, and zeros.
+fn word(b: &mut Builder, value: Val) -> Val {
+    let bits = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
+    b.zext(bits, Elem::I32)
+}
+
+fn from_word(b: &mut Builder, word: Val, ty: Ty) -> Val {
+    let bits = b.trunc(word, ty.elem.as_int());
+    b.bitcast(bits, ty)
+}
+
+/// Whether `-0.0` is below `0.0` or equal to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zeros {
+    BySign,
+    Equal,
+}
+
+/// An order of values by integers of 32 bits, in which NaN is more extreme than anything. Floats are `f32` in it.
+#[derive(Clone, Copy)]
+struct Order {
+    dtype: DType,
+    is_float: bool,
+    largest: bool,
+}
+
+impl Order {
+    fn of(dtype: DType, largest: bool) -> Option<Order> {
+        let fits = dtype.bytes() <= 4 && dtype != DType::Bool && !dtype.is_f8();
+        fits.then_some(Order { dtype, is_float: dtype.is_float(), largest })
+    }
+
+    fn kind(self) -> &'static str {
+        match (self.largest, self.dtype.is_signed()) {
+            (true, true) => "max",
+            (true, false) => "umax",
+            (false, true) => "min",
+            (false, false) => "umin",
+        }
+    }
+
+    fn widened(self, b: &mut Builder, value: Val) -> Val {
+        if self.is_float { cast::cast(b, value, self.dtype, DType::F32) } else { value }
+    }
+
+    fn narrowed(self, b: &mut Builder, value: Val, ty: Ty) -> Val {
+        if self.is_float { b.convert("llvm.fptrunc", value, ty.elem) } else { value }
+    }
+
+    /// The extreme of a thread's values.
+    fn most(self, b: &mut Builder, values: &[Val]) -> Val {
+        let dtype = if self.is_float { DType::F32 } else { self.dtype };
+        let mut values = values.to_vec();
+        while values.len() > 1 {
+            let pairs = values.chunks(2).map(|pair| match pair {
+                [_, _] if self.largest => lanes::maximum(b, pair, dtype),
+                [_, _] => lanes::minimum(b, pair, dtype),
+                _ => pair[0],
+            });
+            values = pairs.collect();
+        }
+        values[0]
+    }
+
+    fn key(self, b: &mut Builder, value: Val, zeros: Zeros) -> Val {
+        if !self.is_float {
+            return if self.dtype.is_signed() { b.sext(value, Elem::I32) } else { b.zext(value, Elem::I32) };
+        }
+        let word = b.bitcast(value, Ty::I32);
+        let (sign, magnitude_bits) = sign(b, word);
+        let magnitude = b.and(word, magnitude_bits);
+        let key = negated_if(b, sign, magnitude, zeros);
+        let infinity = b.int(Ty::I32, INFINITY);
+        let is_nan = b.icmp(IntPredicate::Sgt, magnitude, infinity);
+        let of_nan = b.int(Ty::I32, self.key_of_nan());
+        b.select(is_nan, of_nan, key)
+    }
+
+    /// The value of a key, one of all that have it.
+    fn value(self, b: &mut Builder, key: Val, zeros: Zeros) -> Val {
+        if !self.is_float {
+            return b.trunc(key, elem(self.dtype));
+        }
+        let (sign, magnitude_bits) = sign(b, key);
+        let magnitude = negated_if(b, sign, key, zeros);
+        let magnitude = b.and(magnitude, magnitude_bits);
+        let bit = b.int(Ty::I32, 1 << 31);
+        let bit = b.and(sign, bit);
+        let word = b.or(magnitude, bit);
+        b.bitcast(word, Ty::F32)
+    }
+
+    fn key_of_nan(self) -> i64 {
+        i64::from(if self.largest { i32::MAX } else { i32::MIN })
+    }
+
+    fn is_nan(self, b: &mut Builder, key: Val) -> Val {
+        let of_nan = b.int(Ty::I32, self.key_of_nan());
+        b.icmp(IntPredicate::Eq, key, of_nan)
+    }
+
+    /// Which of the values have the most extreme key of all. It takes one comparison for each: they are not on the other side of the
+    /// neighbor of that key's value, or of infinity if NaN is the extreme.
+    fn has_key(self, b: &mut Builder, values: &[Val], key: Val) -> Vec<Val> {
+        if !self.is_float {
+            let most = self.value(b, key, Zeros::Equal);
+            return values.iter().map(|&value| b.icmp(IntPredicate::Eq, value, most)).collect();
+        }
+        let step = b.int(Ty::I32, if self.largest { -1 } else { 1 });
+        let neighbor = b.add(key, step);
+        let neighbor = self.value(b, neighbor, Zeros::Equal);
+        let infinity = b.float(Ty::F32, if self.largest { f64::INFINITY } else { f64::NEG_INFINITY });
+        let is_nan = self.is_nan(b, key);
+        let neighbor = b.select(is_nan, infinity, neighbor);
+        let beyond = if self.largest { FloatPredicate::Ole } else { FloatPredicate::Oge };
+        let mut has_key = |&value: &Val| {
+            let is_beyond = b.fcmp(beyond, value, neighbor);
+            b.not(is_beyond)
+        };
+        values.iter().map(&mut has_key).collect()
+    }
+}
+
+/// The bits of infinity.
+const INFINITY: i64 = 0x7f80_0000;
+
+/// All bits of the sign, and those of the magnitude.
+fn sign(b: &mut Builder, word: Val) -> (Val, Val) {
+    let shift = b.int(Ty::I32, 31);
+    (b.ashr(word, shift), b.int(Ty::I32, i64::from(i32::MAX)))
+}
+
+/// The word, or its negative; where zeros differ by their sign the negative is one less.
+fn negated_if(b: &mut Builder, sign: Val, word: Val, zeros: Zeros) -> Val {
+    let flipped = b.xor(word, sign);
+    if zeros == Zeros::Equal { b.sub(flipped, sign) } else { flipped }
+}
+
+/// The machine type of an integer.
+fn elem(dtype: DType) -> Elem {
+    machine::elem(dtype, Machine::Nvptx)
+}
