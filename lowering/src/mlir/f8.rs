@@ -51,11 +51,15 @@ pub fn widen_word(b: &mut Builder, word: Val, from: DType) -> [Val; 2] {
     }
     // Each byte above a byte of zeros.
     [0x1404, 0x3424].map(|order| {
-        let [zero, order] = [0, order].map(|value| b.int(Ty::I32, value));
-        let pair =
-            b.asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", &[word, zero, order], &[Ty::I32], Asm::Pure)[0];
+        let pair = select_bytes(b, word, 0, order);
         if from == DType::F8E5M2 { pair } else { widen_e4m3_pair(b, pair) }
     })
+}
+
+/// A word of bytes of `word`, the first four, and of a constant, by four digits of `order`.
+pub fn select_bytes(b: &mut Builder, word: Val, others: i64, order: i64) -> Val {
+    let [others, order] = [others, order].map(|bits| b.int(Ty::I32, bits));
+    b.asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", &[word, others, order], &[Ty::I32], Asm::Pure)[0]
 }
 
 /// Two `f8e4m3`, the upper bytes of two halves of an `i32`, as `f16`.

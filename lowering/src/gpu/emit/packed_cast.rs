@@ -13,6 +13,10 @@ use crate::mlir::{cast, f8};
 /// The elements as another type.
 pub(super) fn cast(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec<Val> {
     let pairs = values.len().is_multiple_of(2);
+    let chunk = if values.len().is_multiple_of(4) { 4 } else { 2 };
+    if matches!(from, DType::I8 | DType::U8) && (to.is_half() || to == DType::F32) && pairs {
+        return by(b, values, chunk, |b, chunk| widened_bytes(b, chunk, from, to));
+    }
     if to.is_half() && pairs {
         // One instruction rounds two values to 16 bits.
         return by(b, values, 2, |b, pair| {
@@ -37,7 +41,6 @@ pub(super) fn cast(b: &mut Builder, values: &[Val], from: DType, to: DType) -> V
     }
     let from_f32 = from.is_half() || from == DType::F32;
     if matches!(to, DType::I8 | DType::U8) && from_f32 && pairs {
-        let chunk = if values.len().is_multiple_of(4) { 4 } else { 2 };
         return by(b, values, chunk, |b, chunk| saturated_bytes(b, chunk, from, to));
     }
     values.iter().map(|&value| cast::cast(b, value, from, to)).collect()
@@ -122,4 +125,61 @@ fn saturated_bytes(b: &mut Builder, values: &[Val], from: DType, to: DType) -> V
     });
     let word = if values.len() == 2 { b.trunc(word, Elem::I16) } else { word };
     unpack(b, &[word], to, values.len())
+}
+
+/// Two or four bytes as floats, exactly: they are the low bits of floats whose unit in the last place is 1, from which the rest is
+/// subtracted. The conversion of an integer takes its unit as long as eight such instructions.
+fn widened_bytes(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec<Val> {
+    let word = pack(b, values, from)[0];
+    let mut word = b.zext(word, Elem::I32);
+    let is_signed = from == DType::I8;
+    if is_signed && to != DType::BF16 {
+        // The byte is then 128 more than the element.
+        let signs = b.int(Ty::I32, 0x8080_8080);
+        word = b.xor(word, signs);
+    }
+    let above = if is_signed { 128.0 } else { 0.0 };
+    if to == DType::F32 {
+        return (0..values.len() as i64)
+            .map(|i| {
+                let bits = f8::select_bytes(b, word, 0x4b00_0000, 0x7650 + i);
+                let float = b.bitcast(bits, Ty::F32);
+                let rest = b.float(Ty::F32, f64::from(1 << 23) + above);
+                b.fsub_strict(float, rest)
+            })
+            .collect();
+    }
+    let pairs = (0..values.len() as i64).step_by(2).flat_map(|i| {
+        let order = 0x4040 + (i + 1) * 0x100 + i;
+        if to == DType::F16 {
+            let bits = f8::select_bytes(b, word, 0x6464_6464, order);
+            let ty = Ty::vector(Elem::F16, 2);
+            let floats = b.bitcast(bits, ty);
+            let rest = b.float(ty, 1024.0 + above);
+            let pair = b.fsub_strict(floats, rest);
+            return b.unpack(pair);
+        }
+        // A `bf16` has room for seven bits: 128 and these, less 128 or twice as much.
+        let bits = f8::select_bytes(b, word, 0x4343_4343, order);
+        let [low_bits, rest_bits, minus_one] =
+            [0xff7f_ff7f, 0xff80_ff80, 0xbf80_bf80].map(|bits| b.int(Ty::I32, bits));
+        let low = b.and(bits, low_bits);
+        let mut rest = b.and(bits, rest_bits);
+        if !is_signed {
+            let flipped = b.int(Ty::I32, 0x0080_0080);
+            rest = b.xor(rest, flipped);
+        }
+        let mut pair = fma_bf16(b, rest, minus_one, low);
+        if !is_signed {
+            let [one, most] = [0x3f80_3f80, 0x4300_4300].map(|bits| b.int(Ty::I32, bits));
+            pair = fma_bf16(b, pair, one, most);
+        }
+        unpack(b, &[pair], to, 2)
+    });
+    pairs.collect()
+}
+
+/// A pair of `bf16`s times another one and a third: every GPU has the instruction, unlike that of a difference.
+fn fma_bf16(b: &mut Builder, x: Val, y: Val, z: Val) -> Val {
+    b.asm("fma.rn.bf16x2 $0, $1, $2, $3;", "=r,r,r,r", &[x, y, z], &[Ty::I32], Asm::Pure)[0]
 }
