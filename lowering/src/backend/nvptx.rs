@@ -48,6 +48,8 @@ const PTX_VERSIONS: &[(&str, PtxVersion)] = &[
     ("createpolicy.", PtxVersion(7, 4)),
     (".L2::cache_hint", PtxVersion(7, 4)),
     (".L1::", PtxVersion(7, 4)),
+    // A predicate for what is filled with zeros.
+    ("cp.async.c", PtxVersion(7, 5)),
     ("st.async.", PtxVersion(8, 1)),
     (".e4m3x2", PtxVersion(7, 8)),
     (".e5m2x2", PtxVersion(7, 8)),

@@ -168,24 +168,24 @@ fn a_barrier_separates_loops_whose_rings_share_memory() {
             cp.async.commit_group;
             cp.async.commit_group;
             cp.async.wait_group 1;
-            ld.shared.b32 %r20, [%r47 + 0];
+            ld.shared.b32 %r20, [%r39 + 0];
             bar.sync 	0;
-            ld.shared.v2.b32 	{%r32, %r33}, [%rd3];
-            ld.shared.b32 %r31, [%r47 + 256];
+            ld.shared.v2.b32 	{%r24, %r25}, [%rd3];
+            ld.shared.b32 %r23, [%r39 + 256];
             cp.async.ca.shared.global.L2::cache_hint [%r19 + 0], [%rd17], 4, %rd8;
             cp.async.ca.shared.global.L2::cache_hint [%r19 + 256], [%rd18], 4, %rd8;
             st.shared.b32 	[%rd4], %r7;
             cp.async.commit_group;
             bar.sync 	0;
-            cp.async.ca.shared.global.L2::cache_hint [%r35 + 0], [%rd22], 16, %rd8;
+            cp.async.ca.shared.global.L2::cache_hint [%r27 + 0], [%rd22], 16, %rd8;
             cp.async.commit_group;
             cp.async.commit_group;
             cp.async.wait_group 1;
-            ld.shared.v4.b32 {%r42, %r43, %r44, %r45}, [%r49 + 0];
-            cp.async.ca.shared.global.L2::cache_hint [%r41 + 0], [%rd25], 16, %rd8;
+            ld.shared.v4.b32 {%r34, %r35, %r36, %r37}, [%r41 + 0];
+            cp.async.ca.shared.global.L2::cache_hint [%r33 + 0], [%rd25], 16, %rd8;
             cp.async.commit_group;
-            st.global.b32 	[%rd26], %r48;
-            st.global.v4.b32 	[%rd28+256], {%r50, %r51, %r52, %r53};
+            st.global.b32 	[%rd26], %r40;
+            st.global.v4.b32 	[%rd28+256], {%r42, %r43, %r44, %r45};
         "#]],
     );
 }
@@ -457,25 +457,25 @@ fn a_loop_prefetches_pages_by_loaded_indices() {
             tl::store(out + tl::arange(0, 16).col() * 128 + columns, sum);
         }",
         expect![[r#"
-            ld.global.b32 	%r18, [%rd4];
-            cp.async.cg.shared.global.L2::cache_hint [%r5 + 0], [%rd13], 16, %r16, %rd6;
-            cp.async.cg.shared.global.L2::cache_hint [%r5 + 2048], [%rd14], 16, %r17, %rd6;
+            ld.global.b32 	%r16, [%rd4];
+            cp.async.cg.shared.global.L2::cache_hint [%r5 + 0], [%rd13], 16, %p3, %rd6;
+            cp.async.cg.shared.global.L2::cache_hint [%r5 + 2048], [%rd14], 16, %p4, %rd6;
             cp.async.commit_group;
-            ld.global.b32 	%r31, [%rd4+4];
-            cp.async.cg.shared.global.L2::cache_hint [%r28 + 0], [%rd25], 16, %r29, %rd6;
-            cp.async.cg.shared.global.L2::cache_hint [%r28 + 2048], [%rd26], 16, %r30, %rd6;
+            ld.global.b32 	%r25, [%rd4+4];
+            cp.async.cg.shared.global.L2::cache_hint [%r24 + 0], [%rd25], 16, %p10, %rd6;
+            cp.async.cg.shared.global.L2::cache_hint [%r24 + 2048], [%rd26], 16, %p11, %rd6;
             cp.async.commit_group;
             cp.async.commit_group;
             cp.async.wait_group 2;
-            ld.shared.v4.b32 {%r59, %r60, %r61, %r62}, [%r86 + 0];
-            ld.shared.v4.b32 {%r63, %r64, %r65, %r66}, [%r86 + 2048];
-            ld.global.b32 	%r54, [%rd41];
-            cp.async.cg.shared.global.L2::cache_hint [%r49 + 0], [%rd38], 16, %r50, %rd6;
-            cp.async.cg.shared.global.L2::cache_hint [%r49 + 2048], [%rd39], 16, %r51, %rd6;
-            st.global.v4.b32 	[%rd53], {%r87, %r88, %r89, %r90};
-            st.global.v4.b32 	[%rd53+16], {%r91, %r92, %r93, %r94};
-            st.global.v4.b32 	[%rd53+4096], {%r95, %r96, %r97, %r98};
-            st.global.v4.b32 	[%rd53+4112], {%r99, %r100, %r101, %r102};
+            ld.shared.v4.b32 {%r47, %r48, %r49, %r50}, [%r74 + 0];
+            ld.shared.v4.b32 {%r51, %r52, %r53, %r54}, [%r74 + 2048];
+            ld.global.b32 	%r44, [%rd41];
+            cp.async.cg.shared.global.L2::cache_hint [%r41 + 0], [%rd38], 16, %p17, %rd6;
+            cp.async.cg.shared.global.L2::cache_hint [%r41 + 2048], [%rd39], 16, %p18, %rd6;
+            st.global.v4.b32 	[%rd53], {%r75, %r76, %r77, %r78};
+            st.global.v4.b32 	[%rd53+16], {%r79, %r80, %r81, %r82};
+            st.global.v4.b32 	[%rd53+4096], {%r83, %r84, %r85, %r86};
+            st.global.v4.b32 	[%rd53+4112], {%r87, %r88, %r89, %r90};
         "#]],
     );
 }

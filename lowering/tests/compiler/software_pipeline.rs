@@ -213,9 +213,9 @@ fn a_dot_issues_copies_among_its_instructions() {
               %7 = constant 0 : i32
               %8 = constant 1 : i32
               %9 = trip_count %7..%0 step %8 : i64
-              %10 = ring_start at 0 bytes 12288 slots 3 slot_bytes 4096 widths [] tiles : slot<1>
+              %10 = ring_start at 0 bytes 12288 slots 3 slot_bytes 4096 widths [] tiles : slot<2>
               %11 = constant 0 : i64
-              %12 = slot_at %10 index 0 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
+              %12 = slot_at %10 index 0 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<2>
               %13 = lt %11, %9 : bool
               async_group if %13 {
                 %14 = induction %11 low %7 step %8 : i32
@@ -236,7 +236,7 @@ fn a_dot_issues_copies_among_its_instructions() {
                 async_copy y[%22 + %25] inside vector 8 to %27
               }
               %28 = constant 1 : i64
-              %29 = slot_at %10 index 1 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
+              %29 = slot_at %10 index 1 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<2>
               %30 = lt %28, %9 : bool
               async_group if %30 {
                 %31 = induction %28 low %7 step %8 : i32
@@ -257,10 +257,10 @@ fn a_dot_issues_copies_among_its_instructions() {
                 async_copy y[%39 + %42] inside vector 8 to %44
               }
               %45 = constant 0 : i64
-              %46, %47 = loop %45..%9 carry %6, %10 : f32[32, 32], slot<1> { |%48, %49, %50|
+              %46, %47 = loop %45..%9 carry %6, %10 : f32[32, 32], slot<2> { |%48, %49, %50|
                 async_wait pending 1 at 0 bytes 12288 slots 3 slot_bytes 4096
                 barrier
-                %51 = slot_step %50 previous first %10 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
+                %51 = slot_step %50 previous first %10 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<2>
                 %52 = constant 2 : i64
                 %53 = add %48, %52 : i64
                 %54 = lt %53, %9 : bool
@@ -284,7 +284,7 @@ fn a_dot_issues_copies_among_its_instructions() {
                 }
                 %70 = slot_tile %50 offset 0 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
                 %71 = slot_tile %50 offset 2048 strides [64, 2] bytes 2048 swizzle shift 7 mask 3 fast 1 : smem<f16[32, 32], stages 1>
-                %72 = slot_step %50 next first %10 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<1>
+                %72 = slot_step %50 next first %10 at 0 bytes 12288 slots 3 slot_bytes 4096 : slot<2>
                 %73 = induction %48 low %7 step %8 : i32
                 %74 = expand_dims %4 axis 1 : i32[32, 1]
                 %75 = constant 32 : i32

@@ -61,7 +61,7 @@ pub struct RingStart {
 
 impl RingStart {
     pub fn result_type(&self) -> Type {
-        let addresses = self.widths.len() as u32 + u32::from(self.has_tiles);
+        let addresses = self.widths.len() as u32 + if self.has_tiles { 2 } else { 0 };
         Type::slot(addresses)
     }
 }

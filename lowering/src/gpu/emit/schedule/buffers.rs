@@ -87,7 +87,7 @@ impl Gpu<'_> {
                 let distance = b.mul_nsw(self.pipe(stage.pipe).stage, bytes);
                 b.add(first, distance)
             }
-            SmemPlace::Slot(tile) => self.smem.slot_tiles[&tile].address,
+            SmemPlace::Slot(tile) => self.smem.slot_tiles[&tile].uniform,
         };
         StagedTile {
             address,

@@ -1,5 +1,6 @@
 //! Asynchronous copies as PTX: a `cp.async` for each chunk of a load, with its predicate, its cache operator, and zeros for what is
-//! masked. A slot is the addresses of this thread in it; the tile of a slot is its address and its geometry.
+//! masked. A slot is the addresses of this thread in it; the tile of a slot is its address and its geometry. Where a slot has tiles its last
+//! address is one that ptxas knows to be uniform, for the descriptors of `wgmma`.
 
 use std::collections::VecDeque;
 
@@ -162,12 +163,11 @@ impl Gpu<'_> {
             let mut operands = vec![base, pointer];
             let mut constraints = vec!["r", "l"];
             // Masked elements are filled with zeros.
-            let mut size = String::new();
+            let mut ignored = String::new();
             if let Some(mask) = mask {
-                let (all, none) = (b.int(Ty::I32, i64::from(width)), b.int(Ty::I32, 0));
-                operands.push(b.select(mask, all, none));
-                constraints.push("r");
-                size = ", $2".into();
+                operands.push(b.not(mask));
+                constraints.push("b");
+                ignored = ", $2".into();
             }
             let mut hint = String::new();
             if let Some(policy) = policy {
@@ -177,7 +177,7 @@ impl Gpu<'_> {
             }
             let cached = if policy.is_some() { ".L2::cache_hint" } else { "" };
             let text = format!(
-                "cp.async.{cache_operator}.shared.global{cached} [$0 + {start}], [$1], {width}{size}{hint};"
+                "cp.async.{cache_operator}.shared.global{cached} [$0 + {start}], [$1], {width}{ignored}{hint};"
             );
             copies.push(CopyInstruction {
                 text,
@@ -222,6 +222,7 @@ impl GpuEmit for RingStart {
         for first in &mut slot[self.widths.len()..] {
             *first = b.sub(*first, gpu.thread.lane);
         }
+        slot.extend(self.has_tiles.then(|| b.op("llvm.ptrtoint", &[ring], Ty::I32)));
         gpu.define(op.results[0], slot);
     }
 }
@@ -237,16 +238,19 @@ impl GpuEmit for SlotStep {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let first = gpu.registers(self.first);
         let last = gpu.moved_slot(b, self.first, last_slot(self.ring));
-        let own = gpu.registers(self.slot)[0];
+        let own = gpu.registers(self.slot);
         let bytes = i64::from(self.ring.slot_bytes);
         let (end, other_end, bytes) = match self.to {
-            SlotNeighbor::Next => (last[0], first.to_vec(), bytes),
-            SlotNeighbor::Previous => (first[0], last, -bytes),
+            SlotNeighbor::Next => (last.clone(), first.to_vec(), bytes),
+            SlotNeighbor::Previous => (first.to_vec(), last, -bytes),
         };
-        let at_end = b.icmp(IntPredicate::Eq, own, end);
         let beside = gpu.moved_slot(b, self.slot, bytes);
-        let slot = other_end.into_iter().zip(beside).map(|(around, beside)| b.select(at_end, around, beside));
-        let slot = slot.collect();
+        let uniform = own.len() - 1;
+        // The uniform address has a comparison of its own, which is uniform as well.
+        let at_end = [0, uniform].map(|i| b.icmp(IntPredicate::Eq, own[i], end[i]));
+        let slot = (0..own.len())
+            .map(|i| b.select(at_end[usize::from(i == uniform)], other_end[i], beside[i]))
+            .collect();
         gpu.define(op.results[0], slot);
     }
 }
@@ -316,7 +320,7 @@ impl GpuEmit for SlotLoad {
 /// Loads a thread's elements of a tile, by vectors of those that are contiguous there.
 fn load_from_tile(gpu: &mut Gpu, b: &mut Builder, load: &SlotLoad, [from, to]: [Value; 2]) {
     let (layout, dtype) = (gpu.layout(to).clone(), gpu.func.ty(to).dtype);
-    let SlotTileAddress { tile, fast, address } = gpu.smem.slot_tiles[&from].clone();
+    let SlotTileAddress { tile, fast, address, .. } = gpu.smem.slot_tiles[&from].clone();
     let vector = vector_along(&layout, dtype, fast);
     let mut addresses = gpu.tile_addresses(b, tile, address, &layout);
     let mut loaded = vec![];
@@ -337,7 +341,7 @@ impl GpuEmit for SlotStore {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
         let layout = gpu.layout(self.value).clone();
         let dtype = gpu.func.ty(self.value).dtype;
-        let SlotTileAddress { tile, fast, address } = gpu.smem.slot_tiles[&self.to].clone();
+        let SlotTileAddress { tile, fast, address, .. } = gpu.smem.slot_tiles[&self.to].clone();
         let values = gpu.registers(self.value).to_vec();
         let writer = gpu.writer(b, Some(&layout));
         if let Some(rows) = layout.matrix_rows(fast).filter(|_| dtype.bytes() == 2) {
@@ -372,9 +376,10 @@ impl GpuEmit for SlotStore {
 impl GpuEmit for SlotTile {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let start = b.int(Ty::I32, i64::from(self.offset));
-        let slot = *gpu.registers(self.slot).last().expect("a slot with tiles has an address");
-        let address = b.add(slot, start);
-        let tile = SlotTileAddress { tile: self.tile.clone(), fast: self.fast, address };
+        let slot = gpu.registers(self.slot);
+        let [.., address, uniform] = slot[..] else { unreachable!("a slot with tiles has two addresses") };
+        let [address, uniform] = [address, uniform].map(|slot| b.add(slot, start));
+        let tile = SlotTileAddress { tile: self.tile.clone(), fast: self.fast, address, uniform };
         gpu.smem.slot_tiles.insert(op.results[0], tile);
     }
 }

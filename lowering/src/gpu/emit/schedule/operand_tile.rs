@@ -50,6 +50,8 @@ pub(in crate::gpu::emit) struct SlotTileAddress {
     pub fast: usize,
     /// Where it starts in shared memory.
     pub address: Val,
+    /// The same, as ptxas knows it to be uniform.
+    pub uniform: Val,
 }
 
 /// Addresses in a tile from a thread's first element on.
