@@ -5,13 +5,15 @@ use tile_ir::ir::Func;
 use super::{first, ptx_of};
 use lowering::backend::nvptx::Arch;
 use lowering::devtools::schedule_simulator::{Launch, check_schedule, number::Number};
-use lowering::driver::pipeline::shared;
-use lowering::driver::specialize::specializations;
+use lowering::driver::pipeline::{DisabledPasses, shared};
+use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::{Gpus, Specialization};
 
-/// The first specialization whose warpgroups multiply.
+/// The first specialization whose warpgroups multiply what threads copy, although TMA could.
 fn with_wgmma(source: &str) -> Specialization {
     let (mut func, requests) = first(source);
+    let disabled_passes = DisabledPasses::parse("-view_pointers").expect("the name of a pass");
+    let requests = KernelRequests { disabled_passes, ..requests };
     shared(&mut func, requests).expect("valid tile IR");
     let found = specializations(&func, requests).expect("bodies that fit");
     found.into_iter().find(|body| body.gpus == Gpus::WithWgmma).expect("a body with warpgroups")
@@ -402,6 +404,30 @@ fn invariant_operands() {
         0.0,
         &[&|func| launch(func, 64), &|func| launch(func, 400)],
     );
+}
+
+/// A value that several dots read, as it is and transposed, is stored once.
+#[test]
+fn a_value_is_stored_once_for_all_dots() {
+    let launch = |func: &Func| {
+        let launch = Launch::new([2, 1, 1], 4).slice(func, "x", (0..2 * 64 * 64).map(|i| small(i) / 64.0));
+        launch.slice(func, "out", vec![-1.0; 2 * 64 * 64])
+    };
+    let source = "#[fuse_kernel(num_warps = 4)]
+        fn polynomial(x: &[f32], out: &mut [f32]) {
+            let rows = tl::program_id(0) * 64 + tl::arange(0, 64);
+            let offsets = rows.col() * 64 + tl::arange(0, 64).row();
+            let mut x = tl::load(x + offsets);
+            for _ in 0..3 {
+                let half = x.to::<f16>();
+                let square = tl::dot(half, tl::trans(half));
+                x = tl::dot(square.to::<f16>(), half, 0.5 * x);
+            }
+            tl::store(out + offsets, x);
+        }";
+    check(source, &[" slot_bytes 8192 "], 1e-3, &[&launch]);
+    let schedule = with_wgmma(source).plan.schedule.to_string();
+    assert_eq!(schedule.matches("slot_store").count(), 1, "{schedule}");
 }
 
 /// Invariant operands A in registers are made again in each iteration where another dot has such operands: ptxas would give it their

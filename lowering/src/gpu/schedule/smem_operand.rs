@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use tile_ir::ir::layout_relation::{LayoutRelation, Reindex};
 use tile_ir::ir::{Block, Func, Op, Shape, Value};
 use tile_ir::ops::schedule::{CHUNK_BYTES, LineOrder, OperandTile};
-use tile_ir::ops::{Dot, DotOperand, DotUnit, For, Kind, Load, MemAccess, is_zero};
+use tile_ir::ops::{Dot, DotOperand, DotUnit, For, Kind, Load, MemAccess, Permute, is_zero};
 use tile_ir::support::limits::MIN_ASYNC_COPY_BYTES;
 
 use crate::gpu::layout::dot::{DotMethod, inner_axis, method, outer_axis, reads_matrices};
@@ -257,6 +257,15 @@ pub struct StoredOperand {
     pub fast: usize,
     /// Whether it is the same in all iterations.
     pub is_invariant: bool,
+    /// The value that it is a view of, and the tile as one of that.
+    pub viewed: (Value, OperandTile),
+}
+
+impl StoredOperand {
+    /// Whether its memory holds the same as that of another one.
+    pub fn holds_same(&self, other: &StoredOperand) -> bool {
+        self.is_invariant == other.is_invariant && self.viewed == other.viewed
+    }
 }
 
 /// The operands that a loop's dots of warpgroups find in shared memory without being copied there; `None` if they cannot read one.
@@ -272,7 +281,8 @@ pub fn stored_operands(distributed: &Distributed, body: &For) -> Option<Vec<Stor
         };
         for &side in sides.iter().filter(|&&side| !distributed.smem_only.contains_key(&dot.operand(side))) {
             let operand = stored_operand(distributed, op.results[0], side, dot.operand(side))?;
-            found.push(StoredOperand { is_invariant: !inside.contains(&operand.value), ..operand });
+            let viewed = viewed_tile(body, operand.value, operand.tile.clone());
+            found.push(StoredOperand { is_invariant: !inside.contains(&operand.value), viewed, ..operand });
         }
     }
     Some(found)
@@ -289,7 +299,20 @@ fn stored_operand(
     let readable = (0..2).filter(|&fast| is_read_by_warpgroups(distributed, side, (value, dot), fast));
     let fast = readable.max_by_key(|&fast| (layout.thread_contiguity(fast), fast == inner_axis(2, side)))?;
     let tile = OperandTile::new(distributed.func.ty(value), fast, LineOrder::Panels);
-    Some(StoredOperand { dot, side, value, tile, fast, is_invariant: false })
+    let viewed = (value, tile.clone());
+    Some(StoredOperand { dot, side, value, tile, fast, is_invariant: false, viewed })
+}
+
+/// What a value of a loop is the transpose of, with its tile in the order of that one's axes.
+fn viewed_tile(body: &For, value: Value, tile: OperandTile) -> (Value, OperandTile) {
+    match body.body.definition(value) {
+        Some(Kind::Permute(Permute { value, order })) => {
+            let along =
+                (0..order.len()).map(|axis| order.iter().position(|&from| from == axis)).collect::<Vec<_>>();
+            viewed_tile(body, *value, tile.viewed(&along))
+        }
+        _ => (value, tile),
+    }
 }
 
 /// Whether all loops with dots of warpgroups have a ring for their operands.

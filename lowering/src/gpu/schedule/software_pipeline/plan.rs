@@ -26,6 +26,8 @@ const DEFAULT_BYTES_PER_THREAD: u32 = 256;
 const MAX_DEFAULT_RING_BYTES: u32 = 64 * 1024;
 /// Stages of a loop with tiles that dots read, where the user does not say.
 const DEFAULT_TILE_STAGES: u32 = 3;
+/// Stages of a loop whose operands are stored and not copied: no warp stores what others still read.
+const STORED_STAGES: u32 = 2;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
 const SMEM_LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, MIN_SHARED_BYTES, MAX_SHARED_BYTES];
 /// The least shared memory of a program beside a ring.
@@ -61,6 +63,8 @@ pub struct StoredTile {
     pub is_behind: bool,
     /// From the start of a slot, or from the end of the last one.
     pub offset: u32,
+    /// Whether it is stored for an earlier dot.
+    pub is_there: bool,
 }
 
 /// Where the operands are that threads store in each iteration.
@@ -142,15 +146,19 @@ impl<'a> SlotContents<'a> {
             let offset = append(&mut stage_bytes, tile.bytes, alignment);
             tiles.push(CopiedTile { op, load, offset, tile });
         }
-        let mut stored = vec![];
+        let mut stored: Vec<StoredTile> = vec![];
         let mut bytes_behind = 0;
         // A ring has slots.
         let has_one_buffer = buffers == StoredBuffers::One && stage_bytes > 0;
         for operand in operands {
             let is_behind = operand.is_invariant || has_one_buffer;
-            let end = if is_behind { &mut bytes_behind } else { &mut stage_bytes };
-            let offset = append(end, operand.tile.bytes, alignment);
-            stored.push(StoredTile { operand, is_behind, offset });
+            let known =
+                stored.iter().find(|stored| stored.operand.holds_same(&operand)).map(|stored| stored.offset);
+            let offset = known.unwrap_or_else(|| {
+                let end = if is_behind { &mut bytes_behind } else { &mut stage_bytes };
+                append(end, operand.tile.bytes, alignment)
+            });
+            stored.push(StoredTile { operand, is_behind, offset, is_there: known.is_some() });
         }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|copied| std::cmp::Reverse(width(&distributed.func, copied.load)));
@@ -167,9 +175,14 @@ impl<'a> SlotContents<'a> {
         !(self.tiles.is_empty() && self.stored.is_empty())
     }
 
-    /// The operands that each iteration stores.
-    pub fn stored_each_time(&self) -> impl Iterator<Item = &StoredTile> {
-        self.stored.iter().filter(|stored| !stored.operand.is_invariant)
+    /// The operands that each iteration stores, or that are stored once, before the loop.
+    pub fn stored_tiles(&self, once: bool) -> impl Iterator<Item = &StoredTile> {
+        self.stored.iter().filter(move |stored| stored.operand.is_invariant == once && !stored.is_there)
+    }
+
+    /// Whether anything is copied.
+    fn has_copies(&self) -> bool {
+        !(self.tiles.is_empty() && self.loads.is_empty())
     }
 
     /// The tiles that each thread copies for itself.
@@ -252,6 +265,8 @@ impl<'a> CopyPlan<'a> {
             return None;
         }
         let wanted = match requested {
+            // What is stored is read in the same iteration.
+            _ if !contents.has_copies() => requested.unwrap_or(STORED_STAGES).min(STORED_STAGES),
             Some(stages) => stages,
             None => contents.default_stages(distributed, body)?,
         };
