@@ -20,8 +20,8 @@ use lowering::backend::host_asm;
 use lowering::backend::host_asm::Family;
 use lowering::backend::nvptx::Arch;
 use lowering::cpu::emit::CpuPlan;
-use lowering::driver::pipeline::host_plan;
-use lowering::driver::specialize::specializations;
+use lowering::driver::pipeline::{DisabledPasses, host_plan};
+use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::layout::dot::{
     DotMethod, MmaShape, WarpTiling, fma_acc_layout, method, mma_acc_layout, mma_operand_layout,
 };
@@ -301,8 +301,11 @@ const CHAIN: &str = "#[fuse_kernel(num_warps = 4)]
         tl::store(out + rows.col() * 64 + cols.row(), acc);
     }";
 
+/// The first specialization, of copies where TMA could load as well.
 fn check_body(source: &str, expected: Expect) {
     let (func, requests) = first(source);
+    let disabled_passes = DisabledPasses::parse("-view_pointers").expect("the name of a pass");
+    let requests = KernelRequests { disabled_passes, ..requests };
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let specializations = specializations(&func, requests).expect("bodies that fit");
     expected.assert_eq(&print(&specializations[0], &params));

@@ -575,9 +575,9 @@ fn tiles_that_do_not_fit_are_not_loaded_by_tma() {
         ))
     };
     expect![[r#"
-        tensor: 82112 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
-        tensor: 213120 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
-        tensor_tn: 214112 bytes shared, 256 threads, maps [64, 64] [64, 32]
+        tensor: 82112 bytes shared, 160 threads, maps [64, 64] [64, 64] [64, 32]
+        tensor: 213120 bytes shared, 160 threads, maps [64, 64] [64, 64] [64, 32]
+        tensor_tn: 214112 bytes shared, 160 threads, maps [64, 64] [64, 32]
     "#]]
     .assert_eq(&[64, 384, 512].map(of).concat());
 }
@@ -595,8 +595,8 @@ fn tma_buffers_are_between_scratch_and_epilogue_buffers() {
     ];
     let cases = [vec![], vec![narrow, stored], reduced.to_vec(), [reduced, &[narrow, stored]].concat()];
     expect![[r#"
-        tensor: 114848 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
-        tensor: 73856 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 64]
+        tensor: 114848 bytes shared, 160 threads, maps [64, 64] [64, 64] [64, 32]
+        tensor: 73856 bytes shared, 160 threads, maps [64, 64] [64, 64] [64, 64]
         tensor: 230592 bytes shared, 384 threads, maps [64, 64] [64, 64] [64, 32]
         tensor: 214208 bytes shared, 384 threads, maps [64, 64] [64, 64] [64, 64]
     "#]]
@@ -609,7 +609,7 @@ fn tma_buffers_are_between_scratch_and_epilogue_buffers() {
 fn a_producer_warp_loads_for_consumer_warpgroups() {
     let kept = ["mbarrier", "cp.async.bulk", "wgmma", "setmaxnreg", "bar.sync", "elect", "reqntid"];
     expect![[r#"
-        .reqntid 256
+        .reqntid 160
         mbarrier.init.shared::cta.b64 [%rd8], 1;
         mbarrier.init.shared::cta.b64 [%rd9], 1;
         mbarrier.init.shared::cta.b64 [%rd10], 1;
@@ -841,7 +841,7 @@ fn registers_go_to_consumers() {
     };
     expect![[r#"
         num_warps = 4
-        .reqntid 256
+        .reqntid 160
         num_warps = 8
         .reqntid 384
         setmaxnreg.dec.sync.aligned.u32 40;

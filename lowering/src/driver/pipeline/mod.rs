@@ -31,13 +31,14 @@ use self::specialized_func::{SpecializedFunc, has_dot};
 use crate::cpu::emit::CpuPlan;
 use crate::gpu::emit::{BlockShape, GpuPlan};
 use crate::gpu::layout::assign::distribute;
+use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use crate::gpu::layout::{Distributed, ThreadConfig};
 use crate::gpu::schedule::Schedule;
 use crate::gpu::schedule::dot_registers::{leaves_room_for_producers, loads_beside_dots};
 use crate::gpu::schedule::plan::plan;
 use crate::gpu::schedule::smem_operand::has_wgmma_rings;
 use crate::gpu::schedule::software_pipeline::async_load::sector_loads;
-use crate::gpu::schedule::tma_pipeline::PRODUCER_WARPS;
+use crate::gpu::schedule::tma_pipeline::producer_warps;
 use crate::gpu::schedule::verify::{verify_barriers, verify_schedule};
 use crate::gpu::{opt, schedule};
 use crate::mlir::Limit;
@@ -230,9 +231,6 @@ pub fn specialize(mut body: SpecializedFunc) -> Result<(GpuPlan, SpecializedFunc
     let requests = body.requests;
     let distributed = layout(&body)?;
     let by_pointers = body.func.views.iter().any(|view| view.computed.is_some());
-    if by_pointers && !leaves_room_for_producers(&distributed) {
-        return Err(Refusal::ProducerRegisters);
-    }
     if by_pointers && loads_beside_dots(&distributed) {
         return Err(Refusal::LoadsBesideTma);
     }
@@ -297,10 +295,20 @@ pub fn scheduled(distributed: Distributed, request: &ScheduleRequest) -> Result<
     if !has_wgmma_rings(&schedule.distributed, &schedule.rings) {
         return Err(Refusal::NoWarpGroupDot);
     }
+    // Of views, several warpgroups take turns by themselves, and get the registers of producers.
+    let takes_turns = schedule.distributed.num_warps > WARPGROUP_WARPS
+        && schedule.distributed.func.views.iter().all(|view| view.computed.is_none());
+    if let Some(pipeline) = &schedule.pipeline
+        && !takes_turns
+        && !leaves_room_for_producers(&schedule.distributed, pipeline, schedule.smem.bytes())
+    {
+        return Err(Refusal::ProducerRegisters);
+    }
     schedule.guards = guards.to_vec();
     let programs = schedule.smem.programs(requests.programs.unwrap_or(fitting));
-    let producer_warps = if schedule.pipeline.is_some() { PRODUCER_WARPS } else { 0 };
-    let threads = (schedule.distributed.warps_per_cta() * programs + producer_warps) * 32;
+    let warps = schedule.distributed.warps_per_cta();
+    let producers = if schedule.pipeline.is_some() { producer_warps(warps) } else { 0 };
+    let threads = (warps * programs + producers) * 32;
     let limit = register_limit::registers(requests.maxnreg, &schedule.distributed, threads);
     schedule.setup.max_registers = limit.and_then(Limit::registers);
     let laid_out = schedule.distributed.func.clone();

@@ -286,7 +286,10 @@ impl<'f> Recognizer<'f> {
         let unit = TMA_ALIGNMENT / ty.dtype.bytes();
         for axis in &axes[..axes.len() - 1] {
             guards.extend(aligned(axis, unit)?);
-            guards.push(Guard::AtMost { low: SymbolicSum::default(), high: axis.stride().to_sum()? });
+            let stride = axis.stride().to_sum()?;
+            if stride.terms.iter().any(|(factor, symbols)| *factor < 0 || !symbols.is_empty()) {
+                guards.push(Guard::AtMost { low: SymbolicSum::default(), high: stride });
+            }
         }
         axes.iter()
             .all(|axis| axis.extent.as_ref().is_some_and(|extent| extent.to_sum().is_some()))

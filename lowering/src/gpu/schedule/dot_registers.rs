@@ -4,7 +4,7 @@ use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::{DotUnit, Kind, OperandA};
 
 use crate::gpu::layout::Distributed;
-use crate::gpu::schedule::tma_pipeline::PRODUCER_WARPS;
+use crate::gpu::schedule::tma_pipeline::{TmaPipeline, blocks_per_sm, producer_warps};
 
 /// Registers of a multiprocessor, and those of a thread beside what dots take.
 const SM_REGISTERS: u32 = 64 * 1024;
@@ -41,9 +41,15 @@ pub fn loads_beside_dots(distributed: &Distributed) -> bool {
     })
 }
 
-/// Whether a multiprocessor has as many programs with producer warps, which get as many registers as others when a block starts, as it has
-/// without them. Where it has fewer, the programs that are missing would have hidden more latency than producers do.
-pub fn leaves_room_for_producers(distributed: &Distributed) -> bool {
-    let fits = |body: &Block| programs(distributed, body, PRODUCER_WARPS) == programs(distributed, body, 0);
+/// Whether a multiprocessor has about as many programs with TMA as with copies by the warps that compute: producer warps get as many registers
+/// as others when a block starts, and what threads exchange or TMA stores has shared memory beside the tiles of the next program. Where a
+/// program of two is missing, it would have hidden more latency than producers do.
+pub fn leaves_room_for_producers(distributed: &Distributed, pipeline: &TmaPipeline, smem_bytes: u32) -> bool {
+    let producers = producer_warps(distributed.warps_per_cta());
+    let fits = |body: &Block| {
+        let [with, without] = [(producers, smem_bytes), (0, pipeline.tile_bytes())]
+            .map(|(warps, bytes)| programs(distributed, body, warps).min(blocks_per_sm(bytes).max(1)));
+        with > without / 2
+    };
     distributed.func.body.ops.iter().all(|op| !matches!(&op.kind, Kind::For(body) if !fits(&body.body)))
 }

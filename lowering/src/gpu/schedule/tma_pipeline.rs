@@ -26,10 +26,18 @@ const MAX_STAGES: u32 = 8;
 /// Shared memory of a multiprocessor, and what each block takes of it beside its own.
 const SM_SHARED_BYTES: u32 = 228 * 1024;
 const RESERVED_BLOCK_BYTES: u32 = 1024;
-/// The warps of the warpgroup of which one is the producer.
-pub const PRODUCER_WARPS: u32 = WARPGROUP_WARPS;
+/// The warps beside so many consumers of which one is the producer: a warpgroup where consumers take its registers, as more than one
+/// warpgroup of them does.
+pub fn producer_warps(consumers: u32) -> u32 {
+    if consumers > WARPGROUP_WARPS { WARPGROUP_WARPS } else { 1 }
+}
 /// Alignment of TMA buffers in shared memory.
 pub const ALIGNMENT: u32 = 1024;
+
+/// The blocks that a multiprocessor has so much shared memory for.
+pub fn blocks_per_sm(bytes: u32) -> u32 {
+    SM_SHARED_BYTES / (bytes + RESERVED_BLOCK_BYTES)
+}
 
 /// A TMA load of a view tile.
 #[derive(Clone, Debug)]
@@ -232,6 +240,12 @@ impl TmaPipeline {
         self.epilogue.bytes = self.epilogue.bytes.max(tiling.along_rows * tiling.along_columns * own);
     }
 
+    /// Bytes of the tiles of one program.
+    pub fn tile_bytes(&self) -> u32 {
+        let rings = self.rings.iter().map(TmaRing::bytes);
+        rings.chain(self.resident.iter().map(|load| load.bytes)).sum()
+    }
+
     fn loads_mut(&mut self) -> impl Iterator<Item = &mut PipelinedLoad> {
         self.resident.iter_mut().chain(self.rings.iter_mut().flat_map(|ring| &mut ring.loads))
     }
@@ -268,7 +282,6 @@ impl TmaPipeline {
         if self.is_dynamic {
             return bytes;
         }
-        let blocks_per_sm = |bytes: u32| SM_SHARED_BYTES / (bytes + RESERVED_BLOCK_BYTES);
         loop {
             let mut deeper = self.clone();
             let rings = deeper.rings.iter_mut().filter(|ring| !ring.is_requested && ring.stages < MAX_STAGES);

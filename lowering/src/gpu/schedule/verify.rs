@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::exchange::ExchangeFlow;
 use self::role::RoleFlow;
 use super::membar::{MissingBarrier, first_missing_barrier};
-use super::tma_pipeline::{ALIGNMENT, MAX_BYTES, PRODUCER_WARPS};
+use super::tma_pipeline::{ALIGNMENT, MAX_BYTES, producer_warps};
 use super::work_tiles::WorkTileLayout;
 use super::{MBARRIER_BYTES, Schedule};
 use tile_ir::ir::{Func, Op, Storage, Value, ValueNames};
@@ -250,7 +250,7 @@ impl ScheduleVerifier<'_> {
                 return self.fault(op, format!("a thread cannot have {own} registers"));
             }
         }
-        let all = 32 * (PRODUCER_WARPS * registers[0] + self.num_warps * registers[1]);
+        let all = 32 * (producer_warps(self.num_warps) * registers[0] + self.num_warps * registers[1]);
         if all > SM_REGISTERS {
             return self.fault(op, format!("all threads have {all} registers, more than {SM_REGISTERS}"));
         }

@@ -69,7 +69,8 @@ pub fn compare(
 ) -> Result<(), String> {
     let distributed = &specialization.plan.schedule.distributed;
     let timing = [Timing::Early, Timing::Late, Timing::Random][(seed / 2 % 3) as usize];
-    let simulated = simulated(program, launch, &distributed.func, distributed.num_warps);
+    let simulated = simulated(program, launch, &distributed.func, distributed.num_warps)
+        .with_computed_views(&distributed.func);
     let found = machine::run(&distributed.func, &simulated, timing, seed)
         .map_err(|fault| format!("{fault} ({timing:?})"))?;
     let mut position = 0;

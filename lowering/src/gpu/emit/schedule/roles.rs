@@ -1,4 +1,4 @@
-//! The roles of warps: consumer warpgroups, and one more warpgroup of which one thread of one warp is the producer.
+//! The roles of warps: consumer warpgroups, and more warps of which one thread of one warp is the producer.
 
 use crate::gpu::emit::operation::GpuEmit;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
@@ -13,7 +13,7 @@ fn set_max_registers(b: &mut Builder, change: &str, registers: u32) {
 }
 
 impl Gpu<'_> {
-    /// Runs `consume` in the consumer warpgroups, and `produce` in one thread of the warpgroup behind them, with so many registers of
+    /// Runs `consume` in the consumer warpgroups, and `produce` in one thread of the warps behind them, with so many registers of
     /// a producer's and of a consumer's thread.
     pub(in crate::gpu::emit) fn run_roles(
         &mut self,
