@@ -6,6 +6,7 @@
 //! that begin anywhere. Some rely on more, and are faster: dots of blocks that TMA loads, strides that are 1, rows that
 //! one iteration holds, many programs. The last one relies on nothing, and compares every offset with its slice's length.
 
+use tile_ir::analysis::axis_info::LaunchAssumptions;
 use tile_ir::analysis::reread::has_rereads;
 use tile_ir::ir::guard::{Guard, Symbol, SymbolicSum};
 use tile_ir::ir::{Func, ParamId};
@@ -23,7 +24,7 @@ use super::pipeline::axes::{
 };
 use super::pipeline::refusal::Refusal;
 use super::pipeline::specialized_func::{SpecializedFunc, has_dot};
-use super::pipeline::vector_width::{accesses, extents};
+use super::pipeline::vector_width::{accesses, extents, multiples_of_vectors, widths};
 use super::pipeline::{NO_REGISTER_LIMIT, prepare, specialize};
 use crate::gpu::emit::GpuPlan;
 use crate::gpu::layout::dot;
@@ -143,10 +144,15 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
         found.extend(of_many_programs(base, others)?);
         let vectors = with_vectors(base, others)?;
         if vectors[0].guards.len() > base.guards.prepared() {
+            let aligned = found.len();
             found.extend(vectors);
             if let Some(rotated) = rotated(base, others)? {
                 found.push(rotated);
             } else if !has_columns {
+                if !by_pointers {
+                    let any = for_any_arguments(base, &found[aligned], others)?;
+                    found.extend(any);
+                }
                 found.extend(of_elements(base, by_pointers, others)?);
             }
         }
@@ -310,6 +316,27 @@ fn of_elements(
     let pays = elements.guards.len() > base.guards.prepared()
         && (by_pointers || bounds_checks(&elements.plan) < bounds_checks(&general()?.0));
     Ok(pays.then_some(elements))
+}
+
+/// The specialization whose vectors need nothing of an argument, where a few others do and would take all vectors along: a matrix of indices
+/// whose rows have any length, say, beside rows of a constant extent.
+fn for_any_arguments(
+    base: &SpecializedFunc,
+    aligned: &Specialization,
+    gpus: Gpus,
+) -> Result<Option<Specialization>, Refusal> {
+    let best = multiples_of_vectors(&base.func, &base.assumptions, &[]);
+    let best = LaunchAssumptions { multiples: best, ..base.assumptions.clone() };
+    let vectors = |assumptions: &LaunchAssumptions| {
+        let widths = widths(&base.func, assumptions, Widened::All).into_iter();
+        widths.filter(|&width| width > 1).count()
+    };
+    if 2 * vectors(&base.assumptions) <= vectors(&best) {
+        return Ok(None);
+    }
+    let any = built(base.moving(Movement::Vectors(Widened::ForAnyArguments)), gpus)?;
+    let needs_less = aligned.guards.iter().any(|guard| !any.guards.contains(guard));
+    Ok(needs_less.then_some(any))
 }
 
 /// Whether tiles of several axes are loaded or stored by pointers.

@@ -54,12 +54,14 @@ fn a_narrow_dot_is_stored_in_whole_vectors() {
     check_stored(
         STORE,
         expect![[r#"
-        aligned: 9728 bytes shared
-        %32 = convert_layout %28 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
-        store %32, out[%31] inside vector 8
-        general: 10240 bytes shared
-        store %26, out[%36]
-    "#]],
+            aligned: 9728 bytes shared
+            %32 = convert_layout %28 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+            store %32, out[%31] inside vector 8
+            partly_aligned: 9728 bytes shared
+            store %30, out[%33] inside
+            general: 10240 bytes shared
+            store %26, out[%36]
+        "#]],
     );
     check_stored(
         "tl::store(out + rows.col() * n + cols.row(), sum.to::<bf16>(), cols.row() < n);",
@@ -67,6 +69,8 @@ fn a_narrow_dot_is_stored_in_whole_vectors() {
             aligned: 9728 bytes shared
             %35 = convert_layout %28 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
             store %35, out[%34] mask %31 inside vector 8
+            partly_aligned: 9728 bytes shared
+            store %30, out[%36] mask %33 inside
             general: 10240 bytes shared
             store %27, out[%40] mask %30
         "#]],
@@ -79,11 +83,13 @@ fn a_wide_dot_is_stored_in_its_layout() {
     check_stored(
         "tl::store(wide + rows.col() * n + cols.row(), sum);",
         expect![[r#"
-        aligned: 9728 bytes shared
-        store %27, wide[%32] inside vector 2
-        general: 10240 bytes shared
-        store %25, wide[%35]
-    "#]],
+            aligned: 9728 bytes shared
+            store %27, wide[%32] inside vector 2
+            partly_aligned: 9728 bytes shared
+            store %27, wide[%32] inside
+            general: 10240 bytes shared
+            store %25, wide[%35]
+        "#]],
     );
 }
 
@@ -96,6 +102,8 @@ fn other_dots_are_stored_in_their_layout() {
             aligned: 9728 bytes shared
             %35 = convert_layout %31 : bf16[64, 64]  ; reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
             store %35, out[%34] inside vector 8
+            partly_aligned: 9728 bytes shared
+            store %33, out[%36] inside
             general: 10240 bytes shared
             store %29, out[%39]
         "#]],
@@ -129,11 +137,15 @@ fn blocks_of_a_cluster_store_in_the_layout_of_the_dot() {
     expect![[r#"
         aligned: 9728 bytes shared
         store %30, out[%33] inside vector 2
+        partly_aligned: 9728 bytes shared
+        store %30, out[%33] inside
         general: 10240 bytes shared
         store %26, out[%36]
         aligned.one_block: 9728 bytes shared
         %32 = convert_layout %28 : bf16[64, 64]  ; reg(1@1 2@1 4@1 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0 16@0)
         store %32, out[%31] inside vector 8
+        partly_aligned.one_block: 9728 bytes shared
+        store %30, out[%33] inside
         general.one_block: 10240 bytes shared
         store %26, out[%36]
     "#]].assert_eq(&stored(&source));

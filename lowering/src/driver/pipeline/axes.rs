@@ -106,6 +106,8 @@ pub enum DotResults {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Widened {
     All,
+    /// Those whose rows begin at multiples of a vector for any arguments, as rows of a constant extent do.
+    ForAnyArguments,
     /// Those in loops with dots.
     InDotLoops,
     /// Those of one of two operands in such loops, A or B.
@@ -180,6 +182,7 @@ impl fmt::Display for Axes {
             }
             Movement::Checked => return f.write_str("general"),
             Movement::Vectors(Widened::All) => "aligned",
+            Movement::Vectors(Widened::ForAnyArguments) => "partly_aligned",
             Movement::Vectors(Widened::InDotLoops) => "scalar_epilogue",
             Movement::Vectors(Widened::OfOperand(DotOperand::A, _)) => "scalar_b",
             Movement::Vectors(Widened::OfOperand(DotOperand::B, _)) => "scalar_a",

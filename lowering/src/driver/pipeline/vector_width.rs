@@ -17,7 +17,7 @@ use crate::gpu::layout::access::Alignment;
 /// Whether an access is one that guards widen.
 fn includes(widened: Widened, place: &MemAccess, in_dot_loop: bool) -> bool {
     match widened {
-        Widened::All => true,
+        Widened::All | Widened::ForAnyArguments => true,
         Widened::InDotLoops => in_dot_loop,
         Widened::OfOperand(_, param) => in_dot_loop && place.param == param,
     }
@@ -76,6 +76,9 @@ pub fn needed_multiples(
     widened: Widened,
     loaded: &[Value],
 ) -> LaunchAssumptions {
+    if widened == Widened::ForAnyArguments {
+        return assumed;
+    }
     let with = |multiples| LaunchAssumptions { multiples, ..assumed.clone() };
     let mut needed = multiples_of_vectors(func, &assumed, loaded);
     let best = widths(func, &with(needed.clone()), widened);
