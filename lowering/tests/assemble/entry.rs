@@ -5,9 +5,9 @@ use lowering::backend::nvptx::Arch;
 use lowering::gpu::specialization::Specialization;
 use lowering::mlir::Limit;
 
-/// The lowest PTX versions with sm_80, with cache policies and hints on it, with sm_90a, and with `st.async` and vector
-/// `red.add` there.
-const VERSIONS: [&str; 4] = ["7.0", "7.4", "8.0", "8.1"];
+/// The lowest PTX versions with sm_80, with cache policies and hints on it, with copies that a predicate fills with zeros, with sm_90a, and with
+/// `st.async` and vector `red.add` there.
+const VERSIONS: [&str; 5] = ["7.0", "7.4", "7.5", "8.0", "8.1"];
 
 /// The version of [`VERSIONS`] that a module should have.
 fn version(capability: u32, ptx: &str) -> &'static str {
@@ -16,9 +16,10 @@ fn version(capability: u32, ptx: &str) -> &'static str {
         (90, _)
             if ["st.async", ".global.add.v", ".global.add.noftz.v"].iter().any(|new| ptx.contains(new)) =>
         {
-            VERSIONS[3]
+            VERSIONS[4]
         }
-        (90, _) => VERSIONS[2],
+        (90, _) => VERSIONS[3],
+        _ if ptx.contains("cp.async.c") => VERSIONS[2],
         (_, true) => VERSIONS[1],
         (_, false) => VERSIONS[0],
     }

@@ -295,14 +295,14 @@ pub fn scheduled(distributed: Distributed, request: &ScheduleRequest) -> Result<
     if !has_wgmma_rings(&schedule.distributed, &schedule.rings) {
         return Err(Refusal::NoWarpGroupDot);
     }
-    // Of views, several warpgroups take turns by themselves, and get the registers of producers.
-    let takes_turns = schedule.distributed.num_warps > WARPGROUP_WARPS
-        && schedule.distributed.func.views.iter().all(|view| view.computed.is_none());
+    // Several warpgroups hide each other's latency where the kernel asks for views, and get the registers of producers.
+    let by_views = schedule.distributed.func.views.iter().all(|view| view.computed.is_none());
+    let overlap = by_views && schedule.distributed.num_warps > WARPGROUP_WARPS;
     if let Some(pipeline) = &schedule.pipeline
-        && !takes_turns
+        && !overlap
         && !leaves_room_for_producers(&schedule.distributed, pipeline, schedule.smem.bytes())
     {
-        return Err(Refusal::ProducerRegisters);
+        return Err(Refusal::RoomForProducers);
     }
     schedule.guards = guards.to_vec();
     let programs = schedule.smem.programs(requests.programs.unwrap_or(fitting));

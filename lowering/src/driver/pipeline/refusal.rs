@@ -12,8 +12,8 @@ pub const MAX_TENSOR_MAPS: usize = 8;
 pub enum Refusal {
     /// No dot is one that warpgroups do on blocks of views, or on tiles that a loop copies.
     NoWarpGroupDot,
-    /// With the registers of producer warps fewer programs fit into a multiprocessor.
-    ProducerRegisters,
+    /// With producer warps, and shared memory for the tiles of the next program, half as many programs fit into a multiprocessor.
+    RoomForProducers,
     /// Threads would wait for what they load beside the tiles that TMA loads.
     LoadsBesideTma,
     /// It takes more tensor maps than a launch passes.
@@ -51,9 +51,9 @@ impl fmt::Display for Refusal {
             Refusal::NoWarpGroupDot => {
                 f.write_str("no dot is of blocks of views or of copied tiles that warpgroups multiply")
             }
-            Refusal::ProducerRegisters => {
-                f.write_str("fewer programs fit into a multiprocessor beside the registers of producer warps")
-            }
+            Refusal::RoomForProducers => f.write_str(
+                "half as many programs fit into a multiprocessor beside producer warps and their tiles",
+            ),
             Refusal::LoadsBesideTma => {
                 f.write_str("threads would wait in each iteration for what they load beside blocks of views")
             }

@@ -4,6 +4,7 @@ use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::{DotUnit, Kind, OperandA};
 
 use crate::gpu::layout::Distributed;
+use crate::gpu::schedule::software_pipeline::plan::DEFAULT_TILE_STAGES;
 use crate::gpu::schedule::tma_pipeline::{TmaPipeline, blocks_per_sm, producer_warps};
 
 /// Registers of a multiprocessor, and those of a thread beside what dots take.
@@ -46,8 +47,10 @@ pub fn loads_beside_dots(distributed: &Distributed) -> bool {
 /// program of two is missing, it would have hidden more latency than producers do.
 pub fn leaves_room_for_producers(distributed: &Distributed, pipeline: &TmaPipeline, smem_bytes: u32) -> bool {
     let producers = producer_warps(distributed.warps_per_cta());
+    // Copies of several warpgroups need no deeper ring.
+    let stages = if producers > 1 { DEFAULT_TILE_STAGES } else { u32::MAX };
     let fits = |body: &Block| {
-        let [with, without] = [(producers, smem_bytes), (0, pipeline.tile_bytes())]
+        let [with, without] = [(producers, smem_bytes), (0, pipeline.tile_bytes(stages))]
             .map(|(warps, bytes)| programs(distributed, body, warps).min(blocks_per_sm(bytes).max(1)));
         with > without / 2
     };

@@ -305,14 +305,12 @@ fn stored_operand(
 
 /// What a value of a loop is the transpose of, with its tile in the order of that one's axes.
 fn viewed_tile(body: &For, value: Value, tile: OperandTile) -> (Value, OperandTile) {
-    match body.body.definition(value) {
-        Some(Kind::Permute(Permute { value, order })) => {
-            let along =
-                (0..order.len()).map(|axis| order.iter().position(|&from| from == axis)).collect::<Vec<_>>();
-            viewed_tile(body, *value, tile.viewed(&along))
-        }
-        _ => (value, tile),
-    }
+    let Some(Kind::Permute(Permute { value, order })) = body.body.definition(value) else {
+        return (value, tile);
+    };
+    let along: Vec<Option<usize>> =
+        (0..order.len()).map(|axis| order.iter().position(|&from| from == axis)).collect();
+    viewed_tile(body, *value, tile.viewed(&along))
 }
 
 /// Whether all loops with dots of warpgroups have a ring for their operands.

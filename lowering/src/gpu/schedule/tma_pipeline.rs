@@ -240,9 +240,10 @@ impl TmaPipeline {
         self.epilogue.bytes = self.epilogue.bytes.max(tiling.along_rows * tiling.along_columns * own);
     }
 
-    /// Bytes of the tiles of one program.
-    pub fn tile_bytes(&self) -> u32 {
-        let rings = self.rings.iter().map(TmaRing::bytes);
+    /// Bytes of the tiles of one program, in at most so many stages where the user does not say how many.
+    pub fn tile_bytes(&self, stages: u32) -> u32 {
+        let stages = |ring: &TmaRing| if ring.is_requested { ring.stages } else { ring.stages.min(stages) };
+        let rings = self.rings.iter().map(|ring| stages(ring) * ring.stage_bytes());
         rings.chain(self.resident.iter().map(|load| load.bytes)).sum()
     }
 

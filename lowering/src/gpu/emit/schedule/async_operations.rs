@@ -16,6 +16,8 @@ pub(in crate::gpu::emit) struct AsyncOperations {
     pub iterations_overlap: bool,
     /// The copies of the group that is being emitted.
     pub open_group: VecDeque<CopyInstruction>,
+    /// Whether a dot will issue that group.
+    pub prepares_copies: bool,
     /// Copies that are still to be issued by a dot.
     pub prepared_copies: HashMap<Value, VecDeque<CopyInstruction>>,
 }

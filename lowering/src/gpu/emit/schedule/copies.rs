@@ -162,12 +162,18 @@ impl Gpu<'_> {
             let OffsetAddress { base, bytes: start } = to(b, i);
             let mut operands = vec![base, pointer];
             let mut constraints = vec!["r", "l"];
-            // Masked elements are filled with zeros.
-            let mut ignored = String::new();
+            // Masked elements are filled with zeros: by a predicate, or where it would stay until a dot issues the copy, by a size.
+            let mut masked = String::new();
             if let Some(mask) = mask {
-                operands.push(b.not(mask));
-                constraints.push("b");
-                ignored = ", $2".into();
+                if self.in_flight.prepares_copies {
+                    let (all, none) = (b.int(Ty::I32, i64::from(width)), b.int(Ty::I32, 0));
+                    operands.push(b.select(mask, all, none));
+                    constraints.push("r");
+                } else {
+                    operands.push(b.not(mask));
+                    constraints.push("b");
+                }
+                masked = ", $2".into();
             }
             let mut hint = String::new();
             if let Some(policy) = policy {
@@ -177,7 +183,7 @@ impl Gpu<'_> {
             }
             let cached = if policy.is_some() { ".L2::cache_hint" } else { "" };
             let text = format!(
-                "cp.async.{cache_operator}.shared.global{cached} [$0 + {start}], [$1], {width}{ignored}{hint};"
+                "cp.async.{cache_operator}.shared.global{cached} [$0 + {start}], [$1], {width}{masked}{hint};"
             );
             copies.push(CopyInstruction {
                 text,
@@ -275,7 +281,9 @@ impl GpuEmit for AsyncGroup {
             });
             return commit_group(b);
         };
+        gpu.in_flight.prepares_copies = true;
         let mut copies = gpu.collect_copies(b, &self.body);
+        gpu.in_flight.prepares_copies = false;
         copies.iter_mut().for_each(|copy| copy.and_predicate(b, condition));
         gpu.in_flight.prepared_copies.insert(prepared, copies);
     }

@@ -83,7 +83,7 @@ impl Pipeliner<'_> {
         let slot_type = self.schedule.ty(started.first_slot).clone();
         let index = self.schedule.value(index_type());
         let slot = self.schedule.value(slot_type.clone());
-        for stored in plan.contents.stored_tiles(true) {
+        for stored in plan.contents.stored_once() {
             self.store(ops, ring_loop, stored, started.first_slot);
         }
         let mut own = vec![];
@@ -123,7 +123,7 @@ impl Pipeliner<'_> {
     ) -> IterationStart {
         let RingLoop { op: Op { loc, .. }, plan, ring, .. } = ring_loop;
         let (ring, loc, has_tiles) = (*ring, *loc, plan.contents.has_tiles());
-        let has_stores = plan.contents.stored_tiles(false).next().is_some();
+        let has_stores = plan.contents.stored_each_time().next().is_some();
         let mut behind_stores = None;
         let beside = |to| SlotStep { slot: own.slot, first: started.first_slot, ring, to };
         let slot_type = self.schedule.ty(own.slot).clone();
@@ -180,7 +180,7 @@ impl Pipeliner<'_> {
         start: &mut IterationStart,
         dot: Option<Value>,
     ) {
-        let stored = ring_loop.plan.contents.stored_tiles(false);
+        let stored = ring_loop.plan.contents.stored_each_time();
         let own: Vec<&StoredTile> = stored.filter(|stored| Some(stored.operand.dot) == dot).collect();
         own.iter().for_each(|stored| self.store(ops, ring_loop, stored, start.slot_of(stored)));
         let copies = start.behind_stores.take();

@@ -25,7 +25,7 @@ const DEFAULT_STAGES: u32 = 4;
 const DEFAULT_BYTES_PER_THREAD: u32 = 256;
 const MAX_DEFAULT_RING_BYTES: u32 = 64 * 1024;
 /// Stages of a loop with tiles that dots read, where the user does not say.
-const DEFAULT_TILE_STAGES: u32 = 3;
+pub const DEFAULT_TILE_STAGES: u32 = 3;
 /// Stages of a loop whose operands are stored and not copied: no warp stores what others still read.
 const STORED_STAGES: u32 = 2;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
@@ -175,12 +175,17 @@ impl<'a> SlotContents<'a> {
         !(self.tiles.is_empty() && self.stored.is_empty())
     }
 
-    /// The operands that each iteration stores, or that are stored once, before the loop.
-    pub fn stored_tiles(&self, once: bool) -> impl Iterator<Item = &StoredTile> {
-        self.stored.iter().filter(move |stored| stored.operand.is_invariant == once && !stored.is_there)
+    /// The operands that each iteration stores.
+    pub fn stored_each_time(&self) -> impl Iterator<Item = &StoredTile> {
+        self.stored.iter().filter(|stored| !(stored.operand.is_invariant || stored.is_there))
     }
 
-    /// Whether anything is copied.
+    /// The operands that are stored before the loop.
+    pub fn stored_once(&self) -> impl Iterator<Item = &StoredTile> {
+        self.stored.iter().filter(|stored| stored.operand.is_invariant && !stored.is_there)
+    }
+
+    /// Whether slots have copies.
     fn has_copies(&self) -> bool {
         !(self.tiles.is_empty() && self.loads.is_empty())
     }
