@@ -199,8 +199,8 @@ fn independent_sums_share_a_barrier() {
             ld.shared.v2.b32 	{%r4, %r5}, [shared+16];
             st.shared.b32 	[%rd2+32], %r10;
             bar.sync 	0;
-            ld.shared.v2.b32 	{%r69, %r70}, [shared+32];
-            st.global.v4.b32 	[%rd13], {%r72, %r73, %r74, %r75};
+            ld.shared.v2.b32 	{%r70, %r71}, [shared+32];
+            st.global.v4.b32 	[%rd13], {%r73, %r74, %r75, %r76};
         "#]],
     );
 }

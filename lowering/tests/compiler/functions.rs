@@ -134,8 +134,8 @@ fn lanes_are_reduced_as_integers() {
     ];
     let lines = cases.map(|(elem, reduced)| exchanges(elem, &reduced) + "\n");
     expect![[r#"
-        max.s32 and 0 shuffles
-        min.s32 and 0 shuffles
+         and 5 shuffles
+         and 5 shuffles
         max.u32 and 0 shuffles
         add.s32 and 0 shuffles
          and 5 shuffles

@@ -1,4 +1,5 @@
-//! Reductions across the lanes of a warp in one instruction, `redux.sync`. It takes integers of 32 bits: floats are ordered as such.
+//! Reductions across the lanes of a warp in one instruction, `redux.sync`, of integers, and of extremes with their positions: floats are
+//! ordered by integers of 32 bits.
 
 use tile_ir::ir::Value;
 use tile_ir::ops::scalar::ArithKind;
@@ -16,25 +17,21 @@ use crate::mlir::{cast, lanes, machine};
 pub(super) fn across_warp(reduce: &Reduce, gpu: &Gpu, b: &mut Builder, element: &[Val]) -> Option<Val> {
     let (&[value], &[input]) = (element, &reduce.combination.inputs[..]) else { return None };
     let dtype = gpu.func.ty(input).dtype;
+    if dtype.is_float() || dtype == DType::Bool || dtype.bytes() > 4 {
+        return None;
+    }
     let kind = match reduce.combination.arith()? {
-        kind @ (ArithKind::Maximum | ArithKind::Minimum) => {
-            let order = Order::of(dtype, kind == ArithKind::Maximum)?;
-            let single = order.widened(b, value);
-            let key = order.key(b, single, Zeros::BySign);
-            let most = redux(b, order.kind(), key);
-            let most = order.value(b, most, Zeros::BySign);
-            return Some(order.narrowed(b, most, value.ty));
-        }
+        ArithKind::Maximum => Order::of(dtype, true)?.kind(),
+        ArithKind::Minimum => Order::of(dtype, false)?.kind(),
         ArithKind::Add => "add",
         ArithKind::And => "and",
         ArithKind::Or => "or",
         _ => return None,
     };
-    (!dtype.is_float() && dtype != DType::Bool && dtype.bytes() <= 4).then(|| {
-        let word = word(b, value);
-        let word = redux(b, kind, word);
-        from_word(b, word, value.ty)
-    })
+    let order = Order { dtype, is_float: false, largest: true };
+    let word = order.key(b, value);
+    let word = redux(b, kind, word);
+    Some(from_word(b, word, value.ty))
 }
 
 /// How the extreme of a warp's elements is found: first the value alone, then the smallest position that has it.
@@ -61,11 +58,11 @@ impl WarpExtreme {
         let positions: Vec<Val> = elements.iter().map(|element| element[extreme.position]).collect();
         let wide: Vec<Val> = values.iter().map(|&value| order.widened(b, value)).collect();
         let own = order.most(b, &wide);
-        let key = order.key(b, own, Zeros::Equal);
+        let key = order.key(b, own);
         let key = redux(b, order.kind(), key);
         let has_it: Vec<Val> = order.has_key(b, &wide, key);
         let first = first_position(gpu, b, &positions, &has_it);
-        let most = order.value(b, key, Zeros::Equal);
+        let most = order.value(b, key);
         let mut most = order.narrowed(b, most, values[0].ty);
         if order.is_float && self.wants_bits {
             let zero = b.int(Ty::I32, 0);
@@ -159,13 +156,6 @@ fn from_word(b: &mut Builder, word: Val, ty: Ty) -> Val {
     b.bitcast(bits, ty)
 }
 
-/// Whether `-0.0` is below `0.0` or equal to it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Zeros {
-    BySign,
-    Equal,
-}
-
 /// An order of values by integers of 32 bits, in which NaN is more extreme than anything. Floats are `f32` in it.
 #[derive(Clone, Copy)]
 struct Order {
@@ -212,14 +202,14 @@ impl Order {
         values[0]
     }
 
-    fn key(self, b: &mut Builder, value: Val, zeros: Zeros) -> Val {
+    fn key(self, b: &mut Builder, value: Val) -> Val {
         if !self.is_float {
             return if self.dtype.is_signed() { b.sext(value, Elem::I32) } else { b.zext(value, Elem::I32) };
         }
         let word = b.bitcast(value, Ty::I32);
         let (sign, magnitude_bits) = sign(b, word);
         let magnitude = b.and(word, magnitude_bits);
-        let key = negated_if(b, sign, magnitude, zeros);
+        let key = negated_if(b, sign, magnitude);
         let infinity = b.int(Ty::I32, INFINITY);
         let is_nan = b.icmp(IntPredicate::Sgt, magnitude, infinity);
         let of_nan = b.int(Ty::I32, self.key_of_nan());
@@ -227,12 +217,12 @@ impl Order {
     }
 
     /// The value of a key, one of all that have it.
-    fn value(self, b: &mut Builder, key: Val, zeros: Zeros) -> Val {
+    fn value(self, b: &mut Builder, key: Val) -> Val {
         if !self.is_float {
             return b.trunc(key, elem(self.dtype));
         }
         let (sign, magnitude_bits) = sign(b, key);
-        let magnitude = negated_if(b, sign, key, zeros);
+        let magnitude = negated_if(b, sign, key);
         let magnitude = b.and(magnitude, magnitude_bits);
         let bit = b.int(Ty::I32, 1 << 31);
         let bit = b.and(sign, bit);
@@ -253,12 +243,12 @@ impl Order {
     /// neighbor of that key's value, or of infinity if NaN is the extreme.
     fn has_key(self, b: &mut Builder, values: &[Val], key: Val) -> Vec<Val> {
         if !self.is_float {
-            let most = self.value(b, key, Zeros::Equal);
+            let most = self.value(b, key);
             return values.iter().map(|&value| b.icmp(IntPredicate::Eq, value, most)).collect();
         }
         let step = b.int(Ty::I32, if self.largest { -1 } else { 1 });
         let neighbor = b.add(key, step);
-        let neighbor = self.value(b, neighbor, Zeros::Equal);
+        let neighbor = self.value(b, neighbor);
         let infinity = b.float(Ty::F32, if self.largest { f64::INFINITY } else { f64::NEG_INFINITY });
         let is_nan = self.is_nan(b, key);
         let neighbor = b.select(is_nan, infinity, neighbor);
@@ -280,10 +270,10 @@ fn sign(b: &mut Builder, word: Val) -> (Val, Val) {
     (b.ashr(word, shift), b.int(Ty::I32, i64::from(i32::MAX)))
 }
 
-/// The word, or its negative; where zeros differ by their sign the negative is one less.
-fn negated_if(b: &mut Builder, sign: Val, word: Val, zeros: Zeros) -> Val {
+/// The word, or its negative.
+fn negated_if(b: &mut Builder, sign: Val, word: Val) -> Val {
     let flipped = b.xor(word, sign);
-    if zeros == Zeros::Equal { b.sub(flipped, sign) } else { flipped }
+    b.sub(flipped, sign)
 }
 
 /// The machine type of an integer.

@@ -4,7 +4,7 @@ use tile_ir::ir::{Block, Op, Value};
 use tile_ir::ops::{DotUnit, Kind, OperandA};
 
 use crate::gpu::layout::Distributed;
-use crate::gpu::schedule::software_pipeline::plan::DEFAULT_TILE_STAGES;
+use crate::gpu::schedule::smem_limits::DEFAULT_TILE_STAGES;
 use crate::gpu::schedule::tma_pipeline::{TmaPipeline, blocks_per_sm, producer_warps};
 
 /// Registers of a multiprocessor, and those of a thread beside what dots take.

@@ -11,7 +11,7 @@ use crate::gpu::layout::Distributed;
 use crate::gpu::layout::dot::is_warpgroup_dot;
 use crate::gpu::schedule::dot_registers;
 use crate::gpu::schedule::scratch::scratch_of;
-use crate::gpu::schedule::smem_limits::{MAX_SHARED_BYTES, MIN_SHARED_BYTES};
+use crate::gpu::schedule::smem_limits::{DEFAULT_TILE_STAGES, MAX_SHARED_BYTES, MIN_SHARED_BYTES};
 use crate::gpu::schedule::smem_operand;
 use crate::gpu::schedule::smem_operand::StoredOperand;
 use crate::gpu::schedule::software_pipeline::address_slice::AddressSlice;
@@ -24,8 +24,6 @@ const DEFAULT_STAGES: u32 = 4;
 /// The largest ring that is ours to choose, for each thread and in all: enough threads should fit a multiprocessor.
 const DEFAULT_BYTES_PER_THREAD: u32 = 256;
 const MAX_DEFAULT_RING_BYTES: u32 = 64 * 1024;
-/// Stages of a loop with tiles that dots read, where the user does not say.
-pub const DEFAULT_TILE_STAGES: u32 = 3;
 /// Stages of a loop whose operands are stored and not copied: no warp stores what others still read.
 const STORED_STAGES: u32 = 2;
 /// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
