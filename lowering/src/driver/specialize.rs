@@ -325,6 +325,9 @@ fn for_any_arguments(
     aligned: &Specialization,
     gpus: Gpus,
 ) -> Result<Option<Specialization>, Refusal> {
+    if !aligned.guards.iter().any(|guard| matches!(guard, Guard::Divisible { .. })) {
+        return Ok(None);
+    }
     let best = multiples_of_vectors(&base.func, &base.assumptions, &[]);
     let best = LaunchAssumptions { multiples: best, ..base.assumptions.clone() };
     let vectors = |assumptions: &LaunchAssumptions| {

@@ -51,13 +51,13 @@ pub fn widen_word(b: &mut Builder, word: Val, from: DType) -> [Val; 2] {
     }
     // Each byte above a byte of zeros.
     [0x1404, 0x3424].map(|order| {
-        let pair = select_bytes(b, word, 0, order);
+        let pair = byte_perm(b, word, 0, order);
         if from == DType::F8E5M2 { pair } else { widen_e4m3_pair(b, pair) }
     })
 }
 
 /// A word of bytes of `word`, the first four, and of a constant, by four digits of `order`.
-pub fn select_bytes(b: &mut Builder, word: Val, others: i64, order: i64) -> Val {
+pub fn byte_perm(b: &mut Builder, word: Val, others: i64, order: i64) -> Val {
     let [others, order] = [others, order].map(|bits| b.int(Ty::I32, bits));
     b.asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", &[word, others, order], &[Ty::I32], Asm::Pure)[0]
 }

@@ -31,7 +31,6 @@ use self::specialized_func::{SpecializedFunc, has_dot};
 use crate::cpu::emit::CpuPlan;
 use crate::gpu::emit::{BlockShape, GpuPlan};
 use crate::gpu::layout::assign::distribute;
-use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use crate::gpu::layout::{Distributed, ThreadConfig};
 use crate::gpu::schedule::Schedule;
 use crate::gpu::schedule::dot_registers::{leaves_room_for_producers, loads_beside_dots};
@@ -295,11 +294,7 @@ pub fn scheduled(distributed: Distributed, request: &ScheduleRequest) -> Result<
     if !has_wgmma_rings(&schedule.distributed, &schedule.rings) {
         return Err(Refusal::NoWarpGroupDot);
     }
-    // Several warpgroups hide each other's latency where the kernel asks for views, and get the registers of producers.
-    let by_views = schedule.distributed.func.views.iter().all(|view| view.computed.is_none());
-    let overlap = by_views && schedule.distributed.num_warps > WARPGROUP_WARPS;
     if let Some(pipeline) = &schedule.pipeline
-        && !overlap
         && !leaves_room_for_producers(&schedule.distributed, pipeline, schedule.smem.bytes())
     {
         return Err(Refusal::RoomForProducers);

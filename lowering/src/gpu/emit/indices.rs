@@ -27,6 +27,16 @@ impl Gpu<'_> {
         self.facts.constant_offsets.get(&value.id()).copied().unwrap_or((value, 0))
     }
 
+    /// The base that all these indices share, and a constant for each.
+    pub(super) fn constants_beside_one_base(
+        &self,
+        values: impl Iterator<Item = Val>,
+    ) -> Option<(Val, Vec<i64>)> {
+        let (bases, constants): (Vec<Val>, Vec<i64>) =
+            values.map(|value| self.base_and_constant(value)).unzip();
+        bases.iter().all(|base| base.id() == bases[0].id()).then(|| (bases[0], constants))
+    }
+
     /// The sum of two indices, or their difference; their constants stay constants.
     pub(super) fn join_indices(&mut self, b: &mut Builder, join: IndexJoin, left: Val, right: Val) -> Val {
         let ((x, p), (y, q)) = (self.base_and_constant(left), self.base_and_constant(right));

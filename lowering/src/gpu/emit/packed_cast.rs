@@ -142,7 +142,7 @@ fn widened_bytes(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec
     if to == DType::F32 {
         return (0..values.len() as i64)
             .map(|i| {
-                let bits = f8::select_bytes(b, word, 0x4b00_0000, 0x7650 + i);
+                let bits = f8::byte_perm(b, word, 0x4b00_0000, 0x7650 + i);
                 let float = b.bitcast(bits, Ty::F32);
                 let rest = b.float(Ty::F32, f64::from(1 << 23) + above);
                 b.fsub_strict(float, rest)
@@ -152,7 +152,7 @@ fn widened_bytes(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec
     let pairs = (0..values.len() as i64).step_by(2).flat_map(|i| {
         let order = 0x4040 + (i + 1) * 0x100 + i;
         if to == DType::F16 {
-            let bits = f8::select_bytes(b, word, 0x6464_6464, order);
+            let bits = f8::byte_perm(b, word, 0x6464_6464, order);
             let ty = Ty::vector(Elem::F16, 2);
             let floats = b.bitcast(bits, ty);
             let rest = b.float(ty, 1024.0 + above);
@@ -160,7 +160,7 @@ fn widened_bytes(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec
             return b.unpack(pair);
         }
         // A `bf16` has room for seven bits: 128 and these, less 128 or twice as much.
-        let bits = f8::select_bytes(b, word, 0x4343_4343, order);
+        let bits = f8::byte_perm(b, word, 0x4343_4343, order);
         let [low_bits, rest_bits, minus_one] =
             [0xff7f_ff7f, 0xff80_ff80, 0xbf80_bf80].map(|bits| b.int(Ty::I32, bits));
         let low = b.and(bits, low_bits);

@@ -272,9 +272,8 @@ fn reduce_in_order(
     let inputs = &reduce.combination.inputs;
     let mut integers = (0..inputs.len()).filter(|&input| gpu.func.ty(inputs[input]).dtype == DType::I32);
     let (input, base, places) = integers.find_map(|input| {
-        let positions = elements.iter().map(|element| gpu.base_and_constant(element[input]));
-        let (bases, places): (Vec<Val>, Vec<i64>) = positions.unzip();
-        bases.iter().all(|base| base.id() == bases[0].id()).then(|| (input, bases[0], places))
+        let positions = elements.iter().map(|element| element[input]);
+        gpu.constants_beside_one_base(positions).map(|(base, places)| (input, base, places))
     })?;
     let combination = reduce.combination.in_order(input)?;
     let mut order: Vec<usize> = (0..elements.len()).collect();

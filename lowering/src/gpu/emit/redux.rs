@@ -6,9 +6,9 @@ use tile_ir::ops::scalar::ArithKind;
 use tile_ir::ops::{Extreme, Reduce};
 use tile_ir::support::dtype::DType;
 
+use crate::gpu::emit::warp_shuffle::{from_word, word};
 use crate::gpu::emit::{Builder, Gpu, IntPredicate};
 use crate::mlir::builder::{BranchArm, FloatPredicate, Val};
-use crate::mlir::machine::Machine;
 use crate::mlir::shared::CombinedElement;
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, lanes, machine};
@@ -28,8 +28,7 @@ pub(super) fn across_warp(reduce: &Reduce, gpu: &Gpu, b: &mut Builder, element: 
         ArithKind::Or => "or",
         _ => return None,
     };
-    let order = Order { dtype, is_float: false, largest: true };
-    let word = order.key(b, value);
+    let word = if dtype.is_signed() { b.sext(value, Elem::I32) } else { b.zext(value, Elem::I32) };
     let word = redux(b, kind, word);
     Some(from_word(b, word, value.ty))
 }
@@ -64,7 +63,7 @@ impl WarpExtreme {
         let first = first_position(gpu, b, &positions, &has_it);
         let most = order.value(b, key);
         let mut most = order.narrowed(b, most, values[0].ty);
-        if order.is_float && self.wants_bits {
+        if order.dtype.is_float() && self.wants_bits {
             let zero = b.int(Ty::I32, 0);
             let is_zero = b.icmp(IntPredicate::Eq, key, zero);
             let is_nan = order.is_nan(b, key);
@@ -98,12 +97,12 @@ impl WarpExtreme {
 /// Whether a value is NaN, or zero, whichever is asked for.
 fn is_zero_or_nan(b: &mut Builder, value: Val, is_nan: Val) -> Val {
     let word = b.bitcast(value, Ty::I32);
-    let (_, magnitude_bits) = sign(b, word);
+    let magnitude_bits = b.int(Ty::I32, MAGNITUDE);
     let magnitude = b.and(word, magnitude_bits);
     let zero = b.int(Ty::I32, 0);
     let flipped = b.select(is_nan, zero, magnitude_bits);
     let flipped = b.xor(magnitude, flipped);
-    let [infinity, below_most] = [INFINITY, i64::from(i32::MAX) - 1].map(|bits| b.int(Ty::I32, bits));
+    let [infinity, below_most] = [INFINITY, MAGNITUDE - 1].map(|bits| b.int(Ty::I32, bits));
     let limit = b.select(is_nan, infinity, below_most);
     b.icmp(IntPredicate::Sgt, flipped, limit)
 }
@@ -111,18 +110,10 @@ fn is_zero_or_nan(b: &mut Builder, value: Val, is_nan: Val) -> Val {
 /// The smallest of the positions that have the extreme value, of all lanes. Constants beside one base stay immediates.
 fn first_position(gpu: &Gpu, b: &mut Builder, positions: &[Val], has_it: &[Val]) -> Val {
     let none = b.int(Ty::I32, i64::from(i32::MAX));
-    let mut places: Vec<(i64, Val, Val)> = positions
-        .iter()
-        .zip(has_it)
-        .map(|(&position, &has_it)| {
-            let (base, place) = gpu.base_and_constant(position);
-            (place, base, has_it)
-        })
-        .collect();
-    let base = places[0].1;
-    let own = if places.iter().all(|(_, other, _)| other.id() == base.id()) {
-        places.sort_by_key(|(place, ..)| std::cmp::Reverse(*place));
-        let place = places.iter().fold(none, |least, &(place, _, has_it)| {
+    let own = if let Some((base, places)) = gpu.constants_beside_one_base(positions.iter().copied()) {
+        let mut places: Vec<(i64, Val)> = places.into_iter().zip(has_it.iter().copied()).collect();
+        places.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        let place = places.iter().fold(none, |least, &(place, has_it)| {
             let place = b.int(Ty::I32, place);
             b.select(has_it, place, least)
         });
@@ -145,29 +136,17 @@ fn redux(b: &mut Builder, kind: &str, word: Val) -> Val {
     b.op_with("nvvm.redux.sync", &[word, all], Ty::I32, &[("kind", &kind)])
 }
 
-/// The bits of a value, and zeros.
-fn word(b: &mut Builder, value: Val) -> Val {
-    let bits = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
-    b.zext(bits, Elem::I32)
-}
-
-fn from_word(b: &mut Builder, word: Val, ty: Ty) -> Val {
-    let bits = b.trunc(word, ty.elem.as_int());
-    b.bitcast(bits, ty)
-}
-
 /// An order of values by integers of 32 bits, in which NaN is more extreme than anything. Floats are `f32` in it.
 #[derive(Clone, Copy)]
 struct Order {
     dtype: DType,
-    is_float: bool,
     largest: bool,
 }
 
 impl Order {
     fn of(dtype: DType, largest: bool) -> Option<Order> {
         let fits = dtype.bytes() <= 4 && dtype != DType::Bool && !dtype.is_f8();
-        fits.then_some(Order { dtype, is_float: dtype.is_float(), largest })
+        fits.then_some(Order { dtype, largest })
     }
 
     fn kind(self) -> &'static str {
@@ -180,16 +159,16 @@ impl Order {
     }
 
     fn widened(self, b: &mut Builder, value: Val) -> Val {
-        if self.is_float { cast::cast(b, value, self.dtype, DType::F32) } else { value }
+        if self.dtype.is_float() { cast::cast(b, value, self.dtype, DType::F32) } else { value }
     }
 
     fn narrowed(self, b: &mut Builder, value: Val, ty: Ty) -> Val {
-        if self.is_float { b.convert("llvm.fptrunc", value, ty.elem) } else { value }
+        if self.dtype.is_float() { b.convert("llvm.fptrunc", value, ty.elem) } else { value }
     }
 
     /// The extreme of a thread's values.
     fn most(self, b: &mut Builder, values: &[Val]) -> Val {
-        let dtype = if self.is_float { DType::F32 } else { self.dtype };
+        let dtype = if self.dtype.is_float() { DType::F32 } else { self.dtype };
         let mut values = values.to_vec();
         while values.len() > 1 {
             let pairs = values.chunks(2).map(|pair| match pair {
@@ -203,11 +182,11 @@ impl Order {
     }
 
     fn key(self, b: &mut Builder, value: Val) -> Val {
-        if !self.is_float {
+        if !self.dtype.is_float() {
             return if self.dtype.is_signed() { b.sext(value, Elem::I32) } else { b.zext(value, Elem::I32) };
         }
         let word = b.bitcast(value, Ty::I32);
-        let (sign, magnitude_bits) = sign(b, word);
+        let (sign, magnitude_bits) = (sign(b, word), b.int(Ty::I32, MAGNITUDE));
         let magnitude = b.and(word, magnitude_bits);
         let key = negated_if(b, sign, magnitude);
         let infinity = b.int(Ty::I32, INFINITY);
@@ -218,10 +197,11 @@ impl Order {
 
     /// The value of a key, one of all that have it.
     fn value(self, b: &mut Builder, key: Val) -> Val {
-        if !self.is_float {
-            return b.trunc(key, elem(self.dtype));
+        if !self.dtype.is_float() {
+            let elem = machine::elem(self.dtype, b.machine);
+            return b.trunc(key, elem);
         }
-        let (sign, magnitude_bits) = sign(b, key);
+        let (sign, magnitude_bits) = (sign(b, key), b.int(Ty::I32, MAGNITUDE));
         let magnitude = negated_if(b, sign, key);
         let magnitude = b.and(magnitude, magnitude_bits);
         let bit = b.int(Ty::I32, 1 << 31);
@@ -242,7 +222,7 @@ impl Order {
     /// Which of the values have the most extreme key of all. It takes one comparison for each: they are not on the other side of the
     /// neighbor of that key's value, or of infinity if NaN is the extreme.
     fn has_key(self, b: &mut Builder, values: &[Val], key: Val) -> Vec<Val> {
-        if !self.is_float {
+        if !self.dtype.is_float() {
             let most = self.value(b, key);
             return values.iter().map(|&value| b.icmp(IntPredicate::Eq, value, most)).collect();
         }
@@ -261,22 +241,18 @@ impl Order {
     }
 }
 
-/// The bits of infinity.
+/// The bits of infinity, and all but the sign.
 const INFINITY: i64 = 0x7f80_0000;
+const MAGNITUDE: i64 = 0x7fff_ffff;
 
-/// All bits of the sign, and those of the magnitude.
-fn sign(b: &mut Builder, word: Val) -> (Val, Val) {
+/// The sign of a word in all bits.
+fn sign(b: &mut Builder, word: Val) -> Val {
     let shift = b.int(Ty::I32, 31);
-    (b.ashr(word, shift), b.int(Ty::I32, i64::from(i32::MAX)))
+    b.ashr(word, shift)
 }
 
 /// The word, or its negative.
 fn negated_if(b: &mut Builder, sign: Val, word: Val) -> Val {
     let flipped = b.xor(word, sign);
     b.sub(flipped, sign)
-}
-
-/// The machine type of an integer.
-fn elem(dtype: DType) -> Elem {
-    machine::elem(dtype, Machine::Nvptx)
 }

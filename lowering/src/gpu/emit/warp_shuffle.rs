@@ -35,17 +35,27 @@ impl Gpu<'_> {
             let words = b.pack(&moved);
             return b.bitcast(words, value.ty);
         }
-        let int = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
-        let word = b.zext(int, Elem::I32);
+        let word = word(b, value);
         let (all, clamp) = (b.int(Ty::I32, -1), b.int(Ty::I32, 31));
         let kind = match mode {
             ShuffleMode::Butterfly => "#nvvm<shfl_kind bfly>",
             ShuffleMode::Index => "#nvvm<shfl_kind idx>",
         };
         let moved = b.op_with("nvvm.shfl.sync", &[all, word, lane, clamp], Ty::I32, &[("kind", kind)]);
-        let moved = b.trunc(moved, int.ty.elem);
-        b.bitcast(moved, value.ty)
+        from_word(b, moved, value.ty)
     }
+}
+
+/// The bits of a value of at most 32, and zeros.
+pub(super) fn word(b: &mut Builder, value: Val) -> Val {
+    let bits = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
+    b.zext(bits, Elem::I32)
+}
+
+/// The value of a type whose bits are the low ones of a word.
+pub(super) fn from_word(b: &mut Builder, word: Val, ty: Ty) -> Val {
+    let bits = b.trunc(word, ty.elem.as_int());
+    b.bitcast(bits, ty)
 }
 
 /// Which lane a shuffle reads.

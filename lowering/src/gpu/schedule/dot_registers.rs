@@ -44,11 +44,16 @@ pub fn loads_beside_dots(distributed: &Distributed) -> bool {
 
 /// Whether a multiprocessor has about as many programs with TMA as with copies by the warps that compute: producer warps get as many registers
 /// as others when a block starts, and what threads exchange or TMA stores has shared memory beside the tiles of the next program. Where a
-/// program of two is missing, it would have hidden more latency than producers do.
+/// program of two is missing, it would have hidden more latency than producers do; not where the kernel asks for views and has several
+/// warpgroups of consumers, which hide each other's latency and get the registers of producers.
 pub fn leaves_room_for_producers(distributed: &Distributed, pipeline: &TmaPipeline, smem_bytes: u32) -> bool {
     let producers = producer_warps(distributed.warps_per_cta());
+    let several_warpgroups = producers > 1;
+    if several_warpgroups && distributed.func.views.iter().all(|view| view.computed.is_none()) {
+        return true;
+    }
     // Copies of several warpgroups need no deeper ring.
-    let stages = if producers > 1 { DEFAULT_TILE_STAGES } else { u32::MAX };
+    let stages = if several_warpgroups { DEFAULT_TILE_STAGES } else { u32::MAX };
     let fits = |body: &Block| {
         let [with, without] = [(producers, smem_bytes), (0, pipeline.tile_bytes(stages))]
             .map(|(warps, bytes)| programs(distributed, body, warps).min(blocks_per_sm(bytes).max(1)));

@@ -247,8 +247,8 @@ impl GpuEmit for SlotStep {
         let own = gpu.registers(self.slot);
         let bytes = i64::from(self.ring.slot_bytes);
         let (end, other_end, bytes) = match self.to {
-            SlotNeighbor::Next => (last.clone(), first.to_vec(), bytes),
-            SlotNeighbor::Previous => (first.to_vec(), last, -bytes),
+            SlotNeighbor::Next => (&last[..], &first[..], bytes),
+            SlotNeighbor::Previous => (&first[..], &last[..], -bytes),
         };
         let beside = gpu.moved_slot(b, self.slot, bytes);
         let uniform = own.len() - 1;

@@ -61,8 +61,8 @@ pub struct StoredTile {
     pub is_behind: bool,
     /// From the start of a slot, or from the end of the last one.
     pub offset: u32,
-    /// Whether it is stored for an earlier dot.
-    pub is_there: bool,
+    /// Whether an earlier operand holds the same, and is stored for both.
+    pub is_repeated: bool,
 }
 
 /// Where the operands are that threads store in each iteration.
@@ -156,7 +156,7 @@ impl<'a> SlotContents<'a> {
                 let end = if is_behind { &mut bytes_behind } else { &mut stage_bytes };
                 append(end, operand.tile.bytes, alignment)
             });
-            stored.push(StoredTile { operand, is_behind, offset, is_there: known.is_some() });
+            stored.push(StoredTile { operand, is_behind, offset, is_repeated: known.is_some() });
         }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|copied| std::cmp::Reverse(width(&distributed.func, copied.load)));
@@ -175,12 +175,12 @@ impl<'a> SlotContents<'a> {
 
     /// The operands that each iteration stores.
     pub fn stored_each_time(&self) -> impl Iterator<Item = &StoredTile> {
-        self.stored.iter().filter(|stored| !(stored.operand.is_invariant || stored.is_there))
+        self.stored.iter().filter(|stored| !(stored.operand.is_invariant || stored.is_repeated))
     }
 
     /// The operands that are stored before the loop.
     pub fn stored_once(&self) -> impl Iterator<Item = &StoredTile> {
-        self.stored.iter().filter(|stored| stored.operand.is_invariant && !stored.is_there)
+        self.stored.iter().filter(|stored| stored.operand.is_invariant && !stored.is_repeated)
     }
 
     /// Whether slots have copies.
