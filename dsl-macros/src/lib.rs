@@ -33,6 +33,13 @@ pub fn configured_item(derived: TokenStream) -> TokenStream {
     lowering::compile_configured(derived.into()).into()
 }
 
+/// Goes on with an item of [`fuse_kernel`] or [`fuse_module`], with the text of an item from another module; the macro of that item calls it.
+#[doc(hidden)]
+#[proc_macro]
+pub fn imported(tokens: TokenStream) -> TokenStream {
+    lowering::compile_imported(tokens.into()).into()
+}
+
 /// Takes away the struct that carried an item to [`macro@Configured`].
 #[doc(hidden)]
 #[proc_macro_attribute]

@@ -158,7 +158,7 @@ pub use buffer::Buffer;
 pub use cudarc;
 pub use device::Device;
 #[doc(hidden)]
-pub use dsl_macros::{Configured, configured};
+pub use dsl_macros::{Configured, configured, imported};
 pub use dsl_macros::{fuse_fn, fuse_kernel, fuse_module};
 pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
 pub use error::{Error, ProgramAccess, Result};

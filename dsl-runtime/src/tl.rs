@@ -68,8 +68,8 @@
 //! ```
 //!
 //! # Functions
-//! A kernel calls the functions of its own module, when that is marked `#[fuse_module]` and they `#[fuse_fn]`; a macro sees no
-//! further than what it stands on. Functions may also be nested in a kernel's body, and closures passed along:
+//! A kernel calls the functions of its own module, when that is marked `#[fuse_module]` and they `#[fuse_fn]`, and those of other
+//! modules and crates that it names in a `use`. Functions may also be nested in a kernel's body, and closures passed along:
 //!
 //! ```
 //! use dsl_runtime::prelude::*;
@@ -113,6 +113,9 @@
 //! # Ok::<(), dsl_runtime::Error>(())
 //! ```
 //!
+//! - **Items of other modules**, functions, constants and enums, come by `use path::to::item;` or by `use path::to::module;` and
+//!   `module::item`, in the kernel's `#[fuse_module]` or in its body. A glob brings none. What such a function mentions is looked up where it is
+//!   declared. A mistake in it stands on the call, with a note that names its file and line.
 //! - **Each call is a copy** of the body, checked with the types and shapes of its arguments: there is no recursion. A
 //!   mistake stands in the function, with a note that names the call.
 //! - **Parameters** are `Tile<T>`, a tile of any shape or a scalar; `Tile`, the same of any element type; `f32` or `T`, a scalar;

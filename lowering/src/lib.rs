@@ -14,6 +14,6 @@ pub mod mlir;
 pub use devtools::fuzzgen::random_programs;
 pub use devtools::op_table::op_table;
 pub use expand::macros::{
-    compile, compile_configured, compile_configured_with, compile_method, compile_module,
-    compile_module_with, compile_with, misplaced_function,
+    compile, compile_configured, compile_configured_with, compile_imported, compile_imported_with,
+    compile_method, compile_module, compile_module_with, compile_with, misplaced_function,
 };

@@ -57,12 +57,20 @@ pub fn mistakes(source: &str) -> Errors {
 
 /// The kernels of a module marked `#[fuse_module]`, checked for their first variants, and every mistake found.
 pub fn module(source: &str) -> (Vec<Func>, Errors) {
-    let mut errors = Errors::new();
-    let tokens = source.parse::<TokenStream>().expect("tokens");
+    module_beside(&[], source)
+}
+
+/// As [`module`], of one whose `use` declarations bring items of other modules, each of which may use those before it.
+pub fn module_beside(others: &[&str], source: &str) -> (Vec<Func>, Errors) {
+    let mut modules: Vec<syntax::FuseModule> = vec![];
+    for other in others {
+        let (module, errors) = parse_module_beside(&modules, other);
+        assert!(errors.is_empty(), "{errors:?}");
+        modules.push(module.expect("a module"));
+    }
+    let (module, mut errors) = parse_module_beside(&modules, source);
     let mut funcs = vec![];
-    let Some(module) = syntax::parse_module(TokenStream::new(), tokens, &mut errors) else {
-        return (funcs, errors);
-    };
+    let Some(module) = module else { return (funcs, errors) };
     for part in module.parts {
         let syntax::ModuleItem::Kernel { attribute, item, .. } = part else { continue };
         let Some(mut kernel) = syntax::parse(attribute, item, &mut errors) else { continue };
@@ -82,6 +90,26 @@ pub fn module(source: &str) -> (Vec<Func>, Errors) {
         found.report(variants.len(), &mut errors);
     }
     (funcs, errors)
+}
+
+/// A module with what it uses of others. A path names a module and its item last.
+fn parse_module_beside(others: &[syntax::FuseModule], source: &str) -> (Option<syntax::FuseModule>, Errors) {
+    let tokens = source.parse::<TokenStream>().expect("tokens");
+    let mut imports = vec![];
+    loop {
+        let mut errors = Errors::new();
+        let module = syntax::parse_module(TokenStream::new(), tokens.clone(), imports.clone(), &mut errors);
+        let Some(wanted) = module.as_ref().and_then(syntax::FuseModule::wanted) else {
+            return (module, errors);
+        };
+        let path: Vec<TokenTree> = wanted.path().into_iter().collect();
+        let [.., TokenTree::Ident(owner), _, _, TokenTree::Ident(name)] = &path[..] else {
+            panic!("{}", wanted.path());
+        };
+        let other = others.iter().find(|other| other.name == *owner).expect("the module was given");
+        let text = syntax::exported(name, &other.items);
+        imports.push(syntax::imported(wanted.path(), text).expect("a text that comes back"));
+    }
 }
 
 /// The first variant of a kernel, checked.

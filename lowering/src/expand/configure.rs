@@ -18,6 +18,20 @@ pub enum MarkedItem {
     Module,
 }
 
+impl MarkedItem {
+    /// The word for it in tokens.
+    pub(super) fn word(self) -> TokenStream {
+        match self {
+            MarkedItem::Kernel => quote! { kernel },
+            MarkedItem::Module => quote! { module },
+        }
+    }
+
+    pub(super) fn of_word(word: &str) -> Option<MarkedItem> {
+        [MarkedItem::Kernel, MarkedItem::Module].into_iter().find(|kind| kind.word().to_string() == word)
+    }
+}
+
 /// Whether rustc has to configure an item before it is expanded. It has reported what it cannot parse.
 pub(super) fn is_needed(item: &TokenStream, options: &BuildOptions) -> bool {
     options.effort != Effort::Signature
@@ -27,10 +41,7 @@ pub(super) fn is_needed(item: &TokenStream, options: &BuildOptions) -> bool {
 
 /// The struct that rustc configures.
 pub(super) fn defer(kind: MarkedItem, attribute: &TokenStream, item: &TokenStream) -> TokenStream {
-    let kind = match kind {
-        MarkedItem::Kernel => quote! { kernel },
-        MarkedItem::Module => quote! { module },
-    };
+    let kind = kind.word();
     quote! {
         #[derive(::dsl_runtime::Configured)]
         #[::dsl_runtime::configured(#kind #attribute)]
@@ -44,11 +55,7 @@ pub(super) fn defer(kind: MarkedItem, attribute: &TokenStream, item: &TokenStrea
 pub(super) fn configured(derived: TokenStream) -> Option<(MarkedItem, TokenStream, TokenStream)> {
     let attribute = last(Delimiter::Parenthesis, last(Delimiter::Bracket, derived.clone())?.stream())?;
     let mut attribute = attribute.stream().into_iter();
-    let kind = match attribute.next()? {
-        TokenTree::Ident(name) if name == "kernel" => MarkedItem::Kernel,
-        TokenTree::Ident(name) if name == "module" => MarkedItem::Module,
-        _ => return None,
-    };
+    let kind = MarkedItem::of_word(&attribute.next()?.to_string())?;
     let array = last(Delimiter::Bracket, last(Delimiter::Brace, derived)?.stream())?;
     let mut item: Vec<TokenTree> = last(Delimiter::Brace, array.stream())?.stream().into_iter().collect();
     item.pop()?;

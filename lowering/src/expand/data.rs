@@ -355,9 +355,9 @@ fn host_symbol(expansion: &Expansion, index: usize, level: &str) -> Ident {
 }
 
 /// Returns where a kernel stands, and how many were expanded from there before it in this process, which compiles one crate.
-pub fn place_of(kernel: &Kernel, options: &BuildOptions) -> String {
+pub fn place_of(name: &Ident, options: &BuildOptions) -> String {
     static EXPANDED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
-    let Loc { start, .. } = Loc::of(&kernel.name);
+    let Loc { start, .. } = Loc::of(name);
     let (line, column) = (start.start().line, start.start().column);
     let place = format!("{}|{}|{line}:{column}", options.crate_name, start.file());
     let mut expanded = EXPANDED.lock().unwrap_or_else(PoisonError::into_inner);

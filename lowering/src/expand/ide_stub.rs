@@ -28,10 +28,25 @@ pub fn function(kernel: &Kernel) -> TokenStream {
 /// A function that kernels call, for a language server: a stub by its name, which takes whatever tiles and scalars a call
 /// has, and its body as written.
 pub(super) fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
-    let (name, source) = (&function.name, &function.source);
+    let (visibility, source) = (&function.visibility, &function.source);
     let (generics, inputs, output) =
         (&source.generics, complete(source.inputs.clone()), complete(source.output.clone()));
     let body = complete(source.body.clone());
+    let stub = stub(function);
+    quote! {
+        #[allow(warnings, clippy::all)]
+        #visibility #stub
+
+        #[allow(warnings, clippy::all)]
+        const _: () = {
+            fn body #generics (#inputs) #output #body
+        };
+    }
+}
+
+/// A function that takes whatever tiles and scalars a call has, under the name of one that kernels call.
+pub(super) fn stub(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
+    let (name, generics) = (&function.name, &function.source.generics);
     let params = function.params.iter().enumerate().map(|(i, param)| {
         let name = match &param.pattern {
             Pattern::Name { name, .. } => name.clone(),
@@ -49,15 +64,9 @@ pub(super) fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> T
         quote! { -> #ty }
     });
     quote! {
-        #[allow(warnings, clippy::all)]
         fn #name #generics (#(#params),*) #result {
             ::core::unreachable!()
         }
-
-        #[allow(warnings, clippy::all)]
-        const _: () = {
-            fn body #generics (#inputs) #output #body
-        };
     }
 }
 

@@ -12,6 +12,7 @@ use crate::driver::options::{BuildOptions, Effort};
 use crate::expand;
 use crate::expand::configure::{self, MarkedItem};
 use crate::expand::data::{Expansion, place_of};
+use crate::expand::import::{self, Waiting};
 use crate::expand::stack::with_stack;
 
 /// Expands `#[fuse_kernel(attribute)] item` as the environment says.
@@ -43,13 +44,33 @@ fn kernel(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> 
     if configure::is_needed(&item, options) {
         return configure::defer(MarkedItem::Kernel, &attribute, &item);
     }
-    configured_kernel(attribute, item, options)
+    configured_kernel(Waiting { kind: MarkedItem::Kernel, attribute, item, imports: vec![] }, options)
 }
 
-fn configured_kernel(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
+fn configured_kernel(waiting: Waiting, options: &BuildOptions) -> TokenStream {
+    let items = Items { imports: waiting.imports, ..Items::default() };
+    if options.effort != Effort::Signature
+        && let Some(wanted) = syntax::wanted(TokenStream::new(), waiting.item.clone(), &items)
+    {
+        return import::wait_for(&wanted, &Waiting { imports: items.imports, ..waiting }, options);
+    }
     let mut errors = Errors::new();
-    let tokens = kernel_tokens(attribute, item, Rc::default(), options, &mut errors);
+    let tokens = kernel_tokens(waiting.attribute, waiting.item, items.into(), options, &mut errors);
     reported(errors, tokens, options)
+}
+
+/// Goes on with an item for which the macro of another module's item was called, as the environment says.
+pub fn compile_imported(tokens: TokenStream) -> TokenStream {
+    with_options(|options| compile_imported_with(tokens, options))
+}
+
+/// Goes on with an item for which the macro of another module's item was called.
+pub fn compile_imported_with(tokens: TokenStream, options: &BuildOptions) -> TokenStream {
+    with_stack(|| match import::resume(tokens) {
+        Some(waiting @ Waiting { kind: MarkedItem::Kernel, .. }) => configured_kernel(waiting, options),
+        Some(waiting @ Waiting { kind: MarkedItem::Module, .. }) => configured_module(waiting, true, options),
+        None => TokenStream::new(),
+    })
 }
 
 /// Expands an item that rustc has configured, from the struct that carried it there, as the environment says.
@@ -60,9 +81,10 @@ pub fn compile_configured(derived: TokenStream) -> TokenStream {
 /// Expands an item that rustc has configured, from the struct that carried it there.
 pub fn compile_configured_with(derived: TokenStream, options: &BuildOptions) -> TokenStream {
     let Some((kind, attribute, item)) = configure::configured(derived) else { return TokenStream::new() };
+    let waiting = Waiting { kind, attribute, item, imports: vec![] };
     with_stack(|| match kind {
-        MarkedItem::Kernel => configured_kernel(attribute, item, options),
-        MarkedItem::Module => configured_module(attribute, item, options),
+        MarkedItem::Kernel => configured_kernel(waiting, options),
+        MarkedItem::Module => configured_module(waiting, false, options),
     })
 }
 
@@ -88,10 +110,12 @@ fn module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> 
     if configure::is_needed(&item, options) {
         return configure::defer(MarkedItem::Module, &attribute, &item);
     }
-    configured_module(attribute, item, options)
+    configured_module(Waiting { kind: MarkedItem::Module, attribute, item, imports: vec![] }, false, options)
 }
 
-fn configured_module(attribute: TokenStream, item: TokenStream, options: &BuildOptions) -> TokenStream {
+/// A module, or where `is_begun` what it has besides the items that stand there as they were written.
+fn configured_module(waiting: Waiting, is_begun: bool, options: &BuildOptions) -> TokenStream {
+    let Waiting { attribute, item, imports, .. } = waiting;
     if options.effort != Effort::Signature && syntax::syntax_error(&item).is_some() {
         // rustc has parsed the module before, and reported what is wrong with it.
         let mut errors = Errors::new();
@@ -99,15 +123,29 @@ fn configured_module(attribute: TokenStream, item: TokenStream, options: &BuildO
         return errors.into_tokens();
     }
     let mut errors = Errors::new();
-    let Some(module) = syntax::parse_module(attribute, item.clone(), &mut errors) else {
+    let Some(module) = syntax::parse_module(attribute.clone(), item.clone(), imports, &mut errors) else {
         return reported(errors, item, options);
     };
+    if options.effort != Effort::Signature
+        && let Some(wanted) = module.wanted()
+    {
+        let imports = module.items.imports.clone();
+        let waiting = Waiting { kind: MarkedItem::Module, attribute, item, imports };
+        let call = import::wait_for(&wanted, &waiting, options);
+        return if is_begun { call } else { module.with_others(call) };
+    }
     check_uncalled(&module, &mut errors);
     let mut content = TokenStream::new();
     let mut marks = vec![];
+    let place = place_of(&module.name, options);
+    if options.effort != Effort::Signature {
+        content.extend(import::text_macros(&module.items, &place));
+    }
+    let head = module.head.clone();
+    marks.extend(module.mentioned_uses().cloned());
     for part in module.parts {
         match part {
-            syntax::ModuleItem::Kernel { attribute, item, mark } => {
+            syntax::ModuleItem::Kernel { attribute, item, mark, .. } => {
                 let mut own = Errors::new();
                 let tokens = kernel_tokens(attribute, item, module.items.clone(), options, &mut own);
                 // A function's mistake is one of every kernel that calls it, and reported once.
@@ -120,12 +158,15 @@ fn configured_module(attribute: TokenStream, item: TokenStream, options: &BuildO
                 content.extend(expand::under(&mark.conditions, tokens));
                 marks.extend(mark.name);
             }
-            syntax::ModuleItem::Other(tokens) => content.extend(tokens),
+            syntax::ModuleItem::Other(tokens) if !is_begun => content.extend(tokens),
+            syntax::ModuleItem::Other(_) => {}
         }
     }
     let mentions = expand::mentions(&marks, &module.items);
-    let head = module.head;
-    let module = quote::quote! { #head { #content #mentions } };
+    let module = match is_begun {
+        true => quote::quote! { #content #mentions },
+        false => quote::quote! { #head { #content #mentions } },
+    };
     reported(errors, module, options)
 }
 
@@ -187,7 +228,7 @@ fn kernel_tokens(
     }
     match lower_variants(&kernel, &variants, options, errors) {
         Some(lowered) if errors.is_empty() => {
-            let (place, lowered) = (place_of(&kernel, options), &lowered);
+            let (place, lowered) = (place_of(&kernel.name, options), &lowered);
             let expansion = Expansion { kernel: &kernel, variants: &variants, lowered, options, place };
             expand::expand(&expansion)
         }

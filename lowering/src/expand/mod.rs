@@ -8,6 +8,7 @@ mod arguments;
 mod configure;
 mod data;
 pub mod ide_stub;
+mod import;
 mod launcher;
 pub mod macros;
 mod stack;
@@ -105,7 +106,8 @@ pub fn module_function(function: &FnItem, editor: bool) -> TokenStream {
         return ide_stub::module_function(function);
     }
     let (imports, outline) = (ide_stub::function_imports(function), ide_stub::outline(&function.source));
-    quote! { #imports #outline }
+    let documented = import::documented(function);
+    quote! { #imports #outline #documented }
 }
 
 /// A use of each of these names, whose attributes were removed, and of what only kernels use.

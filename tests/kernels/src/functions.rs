@@ -279,3 +279,50 @@ pub mod shared {
         tl::store(out, 1);
     }
 }
+
+/// Functions for kernels of other crates.
+#[fuse_module]
+pub mod terms {
+    use dsl_runtime::prelude::*;
+
+    use super::powers::{EXPONENT, power};
+
+    /// The elements of a program.
+    pub const BLOCK: usize = 64;
+
+    /// What is added up.
+    pub enum Term {
+        Itself,
+        Power = 3,
+    }
+
+    /// The sum of a tile's terms, of which the caller changes each.
+    #[fuse_fn]
+    pub fn sum_of<T: Float, const TERM: u32>(x: Tile<T>, change: impl Fn(Tile<T>) -> Tile<T>) -> Tile<T> {
+        tl::sum(change(term::<T, TERM>(x)), 0)
+    }
+
+    #[fuse_fn]
+    fn term<T: Float, const TERM: u32>(x: Tile<T>) -> Tile<T> {
+        match TERM {
+            Term::Power => power::<T, EXPONENT>(x),
+            _ => x,
+        }
+    }
+}
+
+#[fuse_module]
+mod powers {
+    use dsl_runtime::prelude::*;
+
+    pub const EXPONENT: usize = 2;
+
+    #[fuse_fn]
+    pub(crate) fn power<T: Float, const EXPONENT: usize>(x: Tile<T>) -> Tile<T> {
+        let mut power = x;
+        for _ in tl::static_range(1, EXPONENT) {
+            power *= x;
+        }
+        power
+    }
+}

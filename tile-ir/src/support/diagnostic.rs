@@ -35,6 +35,17 @@ impl Loc {
         self.start.source_text().filter(|_| is_one)
     }
 
+    /// Whether it is a part of `self`.
+    fn contains(self, other: Loc) -> bool {
+        let ([start, end], [first, last]) = (self.extent(), other.extent());
+        start <= first && last <= end && self.start.file() == other.start.file()
+    }
+
+    /// Its file and line: `src/math.rs:12`.
+    pub fn place(self) -> String {
+        format!("{}:{}", self.start.file(), self.line())
+    }
+
     /// The line of the first token, counted from one.
     pub fn line(self) -> usize {
         self.start.start().line
@@ -174,6 +185,19 @@ impl Errors {
     /// Moves the mistakes from `first` on to a location in the user's source.
     pub fn relocate(&mut self, first: usize, loc: Loc) {
         self.list.iter_mut().skip(first).for_each(|diagnostic| diagnostic.loc = loc);
+    }
+
+    /// Moves those mistakes from `first` on that stand in the text of `function`, which is another module's, to the call of it.
+    pub fn relocate_from(&mut self, first: usize, text: Loc, call: Loc, function: &str) {
+        for diagnostic in self.list.iter_mut().skip(first).filter(|diagnostic| text.contains(diagnostic.loc))
+        {
+            let place = format!("in `{function}`, {}", diagnostic.loc.place());
+            diagnostic.note = Some(match diagnostic.note.take() {
+                Some(note) => format!("{place}; {note}"),
+                None => place,
+            });
+            diagnostic.loc = call;
+        }
     }
 
     pub fn extend(&mut self, others: impl Into<Errors>) {

@@ -65,7 +65,8 @@ impl Reader {
             return;
         }
         let mark = take_attribute(&mut module.attrs, "fuse_module");
-        let parse = |_| syntax::parse_module(Default::default(), module.to_token_stream(), &mut self.errors);
+        let parse =
+            |_| syntax::parse_module(Default::default(), module.to_token_stream(), vec![], &mut self.errors);
         if let Some(module) = mark.and_then(parse) {
             self.kernels.extend(of_module(module, &mut self.errors));
         }

@@ -552,8 +552,8 @@ fn statements_that_do_not_exist() {
         expect![[r#"
             5: `static`: a `static` item cannot be used in a kernel
                 help: declare a `const`
-            6: `use std::mem;`: a `use` declaration cannot be used in a kernel
-                help: the functions of `tl::` need none
+            6: `use std::mem;`: this `use` declaration cannot be used in a kernel
+                help: the functions of `tl::` need none; others are named one by one, `use path::{a, b};`
             7: `P`: a type definition cannot be used in a kernel
             8: `mod m {}`: an item cannot be used in a kernel
             9: `println`: the macro `println!` cannot be used in a kernel
@@ -764,7 +764,7 @@ fn functions_that_do_not_exist() {
             7: `load`: `load` is not a function of the language
                 help: did you mean `tl::load(pointer)`?
             8: `foo`: `foo` cannot be called in a kernel
-                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in the same `#[fuse_module]`: one of another module is not seen
+                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in a `#[fuse_module]`: one of another module by a `use` with its name in the kernel's own module or body
             9: `std::cmp::max`: `std::cmp::max` is not a function of the language
                 help: of two tiles or scalars: `tl::maximum(a, b)`
             10: `k`: a kernel cannot call itself

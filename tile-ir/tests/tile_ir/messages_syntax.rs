@@ -29,7 +29,7 @@ fn check_signature(signature: &str, expected: Expect) {
 fn check_uncalled(source: &str, expected: Expect) {
     let mut errors = Errors::new();
     let tokens: TokenStream = source.parse().expect("tokens");
-    let module = syntax::parse_module(TokenStream::new(), tokens, &mut errors).expect("a module");
+    let module = syntax::parse_module(TokenStream::new(), tokens, vec![], &mut errors).expect("a module");
     for function in module.uncalled() {
         errors.extend(typeck::check_function(function, module.items.clone()));
     }
@@ -303,7 +303,7 @@ fn functions_that_no_kernel_calls() {
             19: `too`: `too` is not a method of anything in a kernel
                 help: did you mean `to`?
             20: `misspelled`: `misspelled` cannot be called in a kernel
-                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in the same `#[fuse_module]`: one of another module is not seen
+                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in a `#[fuse_module]`: one of another module by a `use` with its name in the kernel's own module or body
         "#]],
     );
     assert!(module("mod m { #[fuse_fn] fn f(x: Tile) -> Tile { nothing } }").1.is_empty());

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use tile_ir::ir;
-use tile_ir::testing::{module, render};
+use tile_ir::testing::{module, module_beside, render};
 
 /// The tile IR of a module's kernels.
 fn check_module(source: &str, expected: Expect) {
@@ -146,7 +146,148 @@ fn mistakes_stand_where_they_are_made() {
             29: `mixd`: `mixd` is not a function here
                 help: did you mean `mixed`?
             30: `other::mixed`: `other::mixed` cannot be called in a kernel
-                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in the same `#[fuse_module]`: one of another module is not seen
+                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in a `#[fuse_module]`: one of another module by a `use` with its name in the kernel's own module or body
         "#]],
     );
+}
+
+const ACTIVATIONS: &str = "mod activations {
+    use crate::scales::{self, HALF};
+
+    pub enum Activation { None, Relu = 4, Halved }
+
+    pub const WIDTH: usize = 64;
+
+    #[fuse_fn]
+    pub fn activate<T: Float, const ACT: u32>(x: Tile<T>, then: impl Fn(Tile<T>) -> Tile<T>) -> Tile<T> {
+        match ACT {
+            Activation::None => then(x),
+            Activation::Relu => tl::maximum(then(x), 0.0),
+            Activation::Halved => halved(then(x)),
+            _ => tl::no_such_function(x),
+        }
+    }
+
+    #[fuse_fn]
+    fn halved<T: Float>(x: Tile<T>) -> Tile<T> { scales::scaled(x, HALF) }
+}";
+
+const SCALES: &str = "mod scales {
+    pub const HALF: f32 = 1.0 / 2.0;
+
+    #[fuse_fn]
+    pub fn scaled<T: Float>(x: Tile<T>, by: f32) -> Tile<T> { (x.to::<f32>() * by).to::<T>() }
+}";
+
+/// The tile IR of a module's kernels, which use items of [`SCALES`] and [`ACTIVATIONS`].
+fn check_imports(source: &str, expected: Expect) {
+    let (funcs, errors) = module_beside(&[SCALES, ACTIVATIONS], source);
+    assert!(errors.is_empty(), "{}", render(&errors, source));
+    let texts: Vec<String> = funcs.iter().map(|func| ir::print(func, &|_| None)).collect();
+    expected.assert_eq(&texts.concat());
+}
+
+#[test]
+fn items_of_other_modules() {
+    check_imports(
+        "mod kernels {
+            use crate::activations::{self, Activation, activate as act};
+
+            // It is not the one of `scales`, which a function of `activations` means.
+            const HALF: f32 = 8.0;
+
+            #[fuse_kernel(ACT = [Activation::Halved], N = [activations::WIDTH])]
+            fn apply<const ACT: u32, const N: usize>(out: &mut [f16]) {
+                let p = out + tl::arange(0, N);
+                tl::store(p, act::<_, ACT>(tl::load(p), |x| x + 3.0));
+            }
+
+            #[fuse_kernel]
+            fn of_body(out: &mut [f32]) {
+                use crate::scales::scaled;
+                let activate = scaled(1.0f32, HALF);
+                tl::store(out, activations::activate::<f32, { activations::Activation::Relu }>(activate, |x| x));
+            }
+        }",
+        expect![[r#"
+            kernel apply(out: &mut [f16]) {
+              %0 = arange 0 : i32[64]
+              %1 = load out[%0] : f16[64]
+              %2 = constant 3.0 : f16
+              %3 = splat %2 : f16[64]
+              %4 = add %1, %3 : f16[64]
+              %5 = constant 0.5 : f32
+              %6 = cast %4 : f32[64]
+              %7 = splat %5 : f32[64]
+              %8 = mul %6, %7 : f32[64]
+              %9 = cast %8 : f16[64]
+              store %9, out[%0]
+            }
+            kernel of_body(out: &mut [f32]) {
+              %0 = constant 8.0 : f32
+              %1 = constant 0 : i32
+              store %0, out[%1]
+            }
+        "#]],
+    );
+}
+
+/// A name that is bound is no import, whatever a `use` declaration says.
+#[test]
+fn bound_names_are_not_imported() {
+    let source = "mod kernels {
+        use crate::host::{scale, apply};
+
+        #[fuse_kernel]
+        fn scaled(out: &mut [f32], scale: f32) {
+            let apply = |x| x * scale;
+            tl::store(out, apply(2.0f32));
+        }
+    }";
+    let (funcs, errors) = module_beside(&[], source);
+    assert!(errors.is_empty() && funcs.len() == 1, "{}", render(&errors, source));
+}
+
+#[test]
+fn mistakes_of_imports_stand_on_the_call() {
+    let source = "mod kernels {
+        use crate::activations::{Activation, activate};
+
+        #[fuse_kernel]
+        fn missing_variant(out: &mut [f32]) {
+            tl::store(out, activate::<f32, { Activation::Gelu }>(tl::load(out), |x| x));
+        }
+
+        #[fuse_kernel]
+        fn in_its_body(out: &mut [f32]) {
+            tl::store(out, activate::<f32, 9>(tl::load(out), |x| x));
+        }
+
+        #[fuse_kernel]
+        fn in_the_closure(out: &mut [f32]) {
+            tl::store(out, activate::<f32, { Activation::Relu }>(tl::load(out), |x| x + missing));
+        }
+
+        #[fuse_kernel]
+        fn another_count(out: &mut [f32]) {
+            tl::store(out, activate::<f32, { Activation::Relu }>(tl::load(out)));
+        }
+    }";
+    let (_, errors) = module_beside(&[SCALES, ACTIVATIONS], source);
+    // The file of a text that was never one has a number.
+    let places = |line: &str| {
+        line.split(", <").next().unwrap_or_default().split(" in <").next().unwrap_or_default().to_string()
+    };
+    let text: Vec<String> = render(&errors, source).lines().map(places).collect();
+    expect![[r#"
+        6: `Activation::Gelu`: `Activation` has no variant `Gelu`
+            help: it has `None`, `Relu` and `Halved`
+            note: `activate` is declared
+        11: `activate::<f32, 9>(tl::load(out), |x| x)`: `tl::no_such_function` does not exist
+            help: the functions of `tl::` are those in its documentation; `tl::inline_ptx` writes any other instruction
+            note: in `activate`
+        16: `missing`: `missing` is not defined
+            note: `activate` is declared
+        21: `activate`: `activate` takes 2 arguments, found 1
+            note: `activate` is declared"#]].assert_eq(&text.join("\n"));
 }

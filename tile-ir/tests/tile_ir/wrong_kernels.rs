@@ -721,7 +721,7 @@ fn modules_of_other_languages() {
                     help: functions are those of `tl::`: `tl::exp(x)`, `tl::sum(x, axis)`
             let z = mine::unheard_of(y);
                 `mine::unheard_of` cannot be called in a kernel
-                    help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in the same `#[fuse_module]`: one of another module is not seen
+                    help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in a `#[fuse_module]`: one of another module by a `use` with its name in the kernel's own module or body
             let pl = y; let z = pl.load(x);
                 `load` is not a method of a tile of type f32[64]
                     help: call the function: `tl::load(pl, x)`

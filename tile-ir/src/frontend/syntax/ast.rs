@@ -40,18 +40,48 @@ pub struct Items {
     pub unmarked: Vec<Ident>,
     pub functions: Vec<Rc<FnItem>>,
     pub constants: Vec<ConstItem>,
+    /// The names that its `use` declarations bring, of whatever kind.
+    pub uses: Vec<Use>,
+    /// What `use` declarations of a module and of the bodies in it bring to its kernels.
+    pub imports: Vec<Import>,
+    /// They are the text of another module's item.
+    pub is_imported: bool,
 }
 
 impl Items {
     pub fn is_empty(&self) -> bool {
-        self.functions.is_empty() && self.constants.is_empty()
+        self.functions.is_empty() && self.constants.is_empty() && self.uses.is_empty()
     }
+}
+
+/// A name that a `use` declaration brings.
+#[derive(Debug)]
+pub struct Use {
+    pub name: Ident,
+    pub path: Vec<Ident>,
+    pub leading_colon: bool,
+}
+
+/// An item of another module, with all that it is made of.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// The path in a `use` declaration.
+    pub path: Vec<Ident>,
+    /// Its name where it is declared.
+    pub name: Ident,
+    /// The items of its module that it mentions, itself among them.
+    pub items: Rc<Items>,
+    /// What the macro of the item gave.
+    pub text: TokenStream,
 }
 
 /// A function that kernels call, marked `#[fuse_fn]` or nested in a body.
 #[derive(Debug)]
 pub struct FnItem {
     pub name: Ident,
+    pub visibility: syn::Visibility,
+    /// Its `doc` attributes.
+    pub documentation: Vec<syn::Attribute>,
     pub generics: Vec<GenericParam>,
     pub params: Vec<FunctionParam>,
     /// The type after the arrow.
@@ -114,6 +144,9 @@ pub struct ConstItem {
     pub ty: Option<TypeName>,
     /// `None` when the value is not one that a kernel can have.
     pub value: Option<Expr>,
+    pub visibility: syn::Visibility,
+    /// The `const` item, or the whole enum, without attributes and visibility.
+    pub text: TokenStream,
 }
 
 /// The function as it was written.

@@ -1,10 +1,11 @@
 //! Functions and closures that kernels call, and named constants.
 
 use proc_macro2::TokenStream;
+use quote::ToTokens;
 
 use super::ast::*;
 use super::item::{fn_source, parse_generics, report_words_before_fn, type_help, type_name, view_type};
-use super::{conditions, early_exit, expr, inner_attributes, suffix};
+use super::{conditions, early_exit, expr, import, inner_attributes, suffix};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -47,7 +48,9 @@ pub(super) fn parse(mut item: syn::ItemFn, errors: &mut Errors) -> FnItem {
     let kind = if result.is_some() { early_exit::BodyKind::Value } else { early_exit::BodyKind::Unit };
     let body = early_exit::lower(body, kind, errors);
     let source = fn_source(&item, &TokenStream::new());
-    FnItem { name: signature.ident.clone(), generics, params, result, body, source }
+    item.attrs.retain(|attribute| attribute.path().is_ident("doc"));
+    let (name, visibility, documentation) = (item.sig.ident, item.vis, item.attrs);
+    FnItem { name, visibility, documentation, generics, params, result, body, source }
 }
 
 fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
@@ -97,7 +100,15 @@ pub(super) fn constant(item: &syn::ItemConst) -> ConstItem {
     let name = type_name(&item.ty);
     let wide = name.as_ref().is_some_and(|name| matches!(name.name.as_str(), "usize" | "isize"));
     let value = (unread.is_empty() && name.is_some()).then_some(value);
-    ConstItem { path: vec![item.ident.clone()], ty: if wide { None } else { name }, value }
+    let ty = if wide { None } else { name };
+    let text = syn::ItemConst { attrs: vec![], vis: syn::Visibility::Inherited, ..item.clone() };
+    ConstItem {
+        path: vec![item.ident.clone()],
+        ty,
+        value,
+        visibility: item.vis.clone(),
+        text: text.into_token_stream(),
+    }
 }
 
 /// The variants of an enum without fields, by their discriminants.
@@ -107,6 +118,7 @@ pub(super) fn variants(item: &syn::ItemEnum) -> Vec<ConstItem> {
     }
     let mut next: Option<i128> = Some(0);
     let mut constants = vec![];
+    let text = syn::ItemEnum { attrs: vec![], vis: syn::Visibility::Inherited, ..item.clone() };
     for variant in &item.variants {
         if let Some((_, discriminant)) = &variant.discriminant {
             next = match discriminant {
@@ -116,7 +128,13 @@ pub(super) fn variants(item: &syn::ItemEnum) -> Vec<ConstItem> {
         }
         let loc = Loc::of(variant);
         let value = next.map(|value| Expr { kind: ExprKind::Int { value, suffix: None }, loc });
-        constants.push(ConstItem { path: vec![item.ident.clone(), variant.ident.clone()], ty: None, value });
+        constants.push(ConstItem {
+            path: vec![item.ident.clone(), variant.ident.clone()],
+            ty: None,
+            value,
+            visibility: item.vis.clone(),
+            text: text.to_token_stream(),
+        });
         next = next.map(|value| value + 1);
     }
     constants
@@ -182,17 +200,25 @@ fn tile(segment: &syn::PathSegment, loc: Loc) -> Option<ValueType> {
 
 /// Functions and constants from source text.
 pub(crate) fn parse_items(text: &str, errors: &mut Errors) -> Items {
-    let mut items = Items::default();
     match syn::parse_str::<syn::File>(text) {
-        Err(error) => errors.extend(error),
-        Ok(file) => {
-            for item in file.items {
-                match item {
-                    syn::Item::Fn(item) => items.functions.push(parse(item, errors).into()),
-                    syn::Item::Const(item) => items.constants.push(constant(&item)),
-                    other => errors.push(Loc::of(other), "an item that kernels do not know"),
-                }
-            }
+        Err(error) => {
+            errors.extend(error);
+            Items::default()
+        }
+        Ok(file) => parse_file(file, errors),
+    }
+}
+
+/// The functions, constants, enums and `use` declarations of a file.
+pub(super) fn parse_file(file: syn::File, errors: &mut Errors) -> Items {
+    let mut items = Items::default();
+    for item in file.items {
+        match item {
+            syn::Item::Fn(item) => items.functions.push(parse(item, errors).into()),
+            syn::Item::Const(item) => items.constants.push(constant(&item)),
+            syn::Item::Enum(item) => items.constants.extend(variants(&item)),
+            syn::Item::Use(item) => items.uses.extend(import::uses(&item)),
+            other => errors.push(Loc::of(other), "an item that kernels do not know"),
         }
     }
     items

@@ -16,6 +16,7 @@ mod foreign;
 mod foreign_syntax;
 mod fragments;
 mod function;
+mod import;
 mod inner_attributes;
 mod item;
 mod lints;
@@ -39,6 +40,7 @@ pub use foreign::{
 pub(crate) use foreign::{COUNT_DOWN, call_form, call_head, element_type, foreign_help, parameters};
 pub use foreign_syntax::report_foreign_syntax;
 pub(crate) use function::{CONSTANTS, parse_items};
+pub use import::{Wanted, exported, imported, imports, wanted};
 pub(crate) use item::const_range;
 pub use item::{has_receiver, parse, parse_method, syntax_error, without_body};
 pub use lints::{expects_outline_lint, sets_lint_level};

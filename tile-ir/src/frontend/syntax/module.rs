@@ -12,18 +12,29 @@ use quote::{ToTokens, quote};
 use super::ast::*;
 use super::inner_attributes::{has_name, take_marks};
 use super::token_names::collect_names;
-use super::{conditions, depth, fragments, function};
+use super::{conditions, depth, fragments, function, import};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// A module marked `#[fuse_module]`.
 pub struct FuseModule {
     /// Attributes, visibility, `mod` and the name.
     pub head: TokenStream,
+    pub name: Ident,
     pub parts: Vec<ModuleItem>,
     pub items: Rc<Items>,
 }
 
 impl FuseModule {
+    /// The module with what is neither kernel nor function of kernels, and `content` behind it.
+    pub fn with_others(&self, content: TokenStream) -> TokenStream {
+        let head = &self.head;
+        let others = self.parts.iter().filter_map(|part| match part {
+            ModuleItem::Other(tokens) => Some(tokens),
+            ModuleItem::Kernel { .. } | ModuleItem::Function { .. } => None,
+        });
+        quote! { #head { #(#others)* #content } }
+    }
+
     /// The functions that no kernel reaches by name.
     pub fn uncalled(&self) -> Vec<&Rc<FnItem>> {
         let mut worklist: Vec<TokenStream> = vec![];
@@ -52,8 +63,8 @@ impl FuseModule {
 
 /// An item of a module.
 pub enum ModuleItem {
-    /// The attribute's arguments, and the function without it.
-    Kernel { attribute: TokenStream, item: TokenStream, mark: Mark },
+    /// The attribute's arguments with constants in the place of their names and as they were written, and the function without it.
+    Kernel { attribute: TokenStream, written: TokenStream, item: TokenStream, mark: Mark },
     /// A function that kernels call.
     Function { function: Rc<FnItem>, mark: Mark },
     /// Anything else, as written.
@@ -69,7 +80,13 @@ pub struct Mark {
 }
 
 /// Parses a module; `None` when there is none to speak of.
-pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -> Option<FuseModule> {
+/// `imports` is what the macros of other modules' items gave.
+pub fn parse(
+    attribute: TokenStream,
+    tokens: TokenStream,
+    imports: Vec<Import>,
+    errors: &mut Errors,
+) -> Option<FuseModule> {
     if !attribute.is_empty() {
         errors.push(Loc::of(attribute), "`fuse_module` takes no arguments");
     }
@@ -99,21 +116,25 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
     let (attributes, visibility, unsafety) = (&module.attrs, &module.vis, &module.unsafety);
     let (mod_token, name) = (&module.mod_token, &module.ident);
     let head = quote! { #(#attributes)* #visibility #unsafety #mod_token #name };
-    let constants = constants(&content);
-    let unmarked = unmarked(&content);
-    let mut functions = vec![];
+    let (constants, unmarked) = (constants(&content), unmarked(&content));
+    let uses = content.iter().filter_map(|item| match item {
+        syn::Item::Use(item) => Some(import::uses(item)),
+        _ => None,
+    });
+    let uses = uses.flatten().collect();
+    let mut items = Items { constants, unmarked, uses, imports, ..Items::default() };
     let mut parts = vec![];
     for item in content {
-        match module_item(item, &constants, errors) {
+        match module_item(item, &items, errors) {
             ModuleItem::Function { function, mark } => {
-                functions.push(function.clone());
+                items.functions.push(function.clone());
                 parts.push(ModuleItem::Function { function, mark });
             }
             other => parts.push(other),
         }
     }
-    report_twice(&functions, errors);
-    Some(FuseModule { head, parts, items: Items { functions, constants, unmarked }.into() })
+    report_twice(&items.functions, errors);
+    Some(FuseModule { head, name: module.ident, parts, items: items.into() })
 }
 
 /// The names of plain functions, which kernels cannot call.
@@ -147,7 +168,7 @@ fn report_twice(functions: &[Rc<FnItem>], errors: &mut Errors) {
     }
 }
 
-fn module_item(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> ModuleItem {
+fn module_item(item: syn::Item, items: &Items, errors: &mut Errors) -> ModuleItem {
     let syn::Item::Fn(mut item) = item else { return ModuleItem::Other(item.into_token_stream()) };
     let marked = |mark: &str| item.attrs.iter().position(|attribute| has_name(attribute, mark));
     let (at, is_kernel) = match (marked("fuse_kernel"), marked("fuse_fn")) {
@@ -165,8 +186,8 @@ fn module_item(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) ->
         _ => TokenStream::new(),
     };
     if is_kernel {
-        let attribute = named_values(arguments, constants, false);
-        return ModuleItem::Kernel { attribute, item: item.into_token_stream(), mark };
+        let attribute = named_values(arguments.clone(), items, false);
+        return ModuleItem::Kernel { attribute, written: arguments, item: item.into_token_stream(), mark };
     }
     if !arguments.is_empty() {
         errors.push(Loc::of(arguments), "`fuse_fn` takes no arguments");
@@ -175,51 +196,77 @@ fn module_item(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) ->
     ModuleItem::Function { function: function::parse(item, errors).into(), mark }
 }
 
-/// An attribute's declared values with the names of the module's constants replaced by their values. Names are
-/// values inside of brackets, in lists.
-fn named_values(tokens: TokenStream, constants: &[ConstItem], in_list: bool) -> TokenStream {
+/// An attribute's declared values with the names of constants replaced by their values. Names are values inside of
+/// brackets, in lists.
+fn named_values(tokens: TokenStream, items: &Items, in_list: bool) -> TokenStream {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut changed: Vec<TokenTree> = vec![];
     let mut i = 0;
     while i < tokens.len() {
-        let found = if in_list { named_value(&tokens[i..], constants) } else { None };
-        match (found, &tokens[i]) {
-            (Some((value, length)), _) => {
-                changed.extend(value);
-                i += length;
-                continue;
-            }
-            (None, TokenTree::Group(group)) => {
-                let in_list = in_list || group.delimiter() == Delimiter::Bracket;
-                let mut copy =
-                    Group::new(group.delimiter(), named_values(group.stream(), constants, in_list));
-                copy.set_span(group.span());
-                changed.push(copy.into());
-            }
-            (None, token) => changed.push(token.clone()),
+        if let Some(path) = listed_path(&tokens[i..], in_list)
+            && let Some(value) = named_value(&path, items)
+        {
+            changed.extend(value);
+            i += path_length(&path);
+            continue;
         }
+        changed.push(match &tokens[i] {
+            TokenTree::Group(group) => {
+                let in_list = in_list || group.delimiter() == Delimiter::Bracket;
+                let mut copy = Group::new(group.delimiter(), named_values(group.stream(), items, in_list));
+                copy.set_span(group.span());
+                copy.into()
+            }
+            token => token.clone(),
+        });
         i += 1;
     }
     changed.into_iter().collect()
 }
 
-/// The value that tokens begin with the name of, and how many tokens name it.
-fn named_value(tokens: &[TokenTree], constants: &[ConstItem]) -> Option<(TokenStream, usize)> {
-    // The longest path first: `Activation::Gelu`, then `GELU`. A name before `:` is a field of a config.
+/// The paths in the lists of an attribute.
+pub(super) fn listed_paths(tokens: TokenStream, in_list: bool, paths: &mut Vec<Vec<Ident>>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut i = 0;
+    while i < tokens.len() {
+        if let TokenTree::Group(group) = &tokens[i] {
+            listed_paths(group.stream(), in_list || group.delimiter() == Delimiter::Bracket, paths);
+        }
+        let path = listed_path(&tokens[i..], in_list);
+        i += path.as_ref().map_or(1, |path| path_length(path));
+        paths.extend(path);
+    }
+}
+
+/// The path that tokens of a list begin with: `GELU`, `Activation::Gelu`. A name before `:` is a field of a config.
+fn listed_path(tokens: &[TokenTree], in_list: bool) -> Option<Vec<Ident>> {
     let name = |at: usize| match tokens.get(at) {
-        Some(TokenTree::Ident(name)) => Some(name),
+        Some(TokenTree::Ident(name)) => Some(name.clone()),
         _ => None,
     };
     let colon = |at: usize| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
-    let first = name(0)?;
-    let (path, length) = match name(3) {
-        Some(last) if colon(1) && colon(2) => (vec![first, last], 4),
-        _ if colon(1) => return None,
-        _ => (vec![first], 1),
-    };
-    let constant = constants.iter().find(|constant| constant.path.iter().eq(path.iter().copied()))?;
+    let mut path = vec![name(0).filter(|_| in_list)?];
+    let mut at = 1;
+    while colon(at) && colon(at + 1) {
+        path.push(name(at + 2)?);
+        at += 3;
+    }
+    (!colon(at)).then_some(path)
+}
+
+/// How many tokens a path has.
+fn path_length(path: &[Ident]) -> usize {
+    3 * path.len() - 2
+}
+
+/// The value of the constant that a path names.
+fn named_value(path: &[Ident], items: &Items) -> Option<TokenStream> {
+    if let Some((import, rest)) = items.import(path, &items.imports) {
+        return named_value(&[&[import.name.clone()], rest].concat(), &import.items);
+    }
+    let constant = items.constants.iter().find(|constant| constant.path == path)?;
     let ExprKind::Int { value, .. } = constant.value.as_ref()?.kind else { return None };
     let mut literal = Literal::u128_unsuffixed(u128::try_from(value).ok()?);
-    literal.set_span(first.span());
-    Some((TokenTree::from(literal).into(), length))
+    literal.set_span(path[0].span());
+    Some(TokenTree::from(literal).into())
 }

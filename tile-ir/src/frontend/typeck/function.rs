@@ -40,6 +40,7 @@ pub struct Environment {
     types: Vec<(String, Option<DType>)>,
     /// The depth of the call stack there.
     frames: usize,
+    site: Option<Loc>,
 }
 
 /// A kernel or function that is being checked.
@@ -114,6 +115,8 @@ struct Inlined<'f> {
     item_scope: Rc<ItemScope>,
     /// Variables besides the parameters: constants of the call, or captures.
     variables: HashMap<String, Variable>,
+    /// The call to report on in the place of its own text.
+    site: Option<Loc>,
     /// A closure without a declared result returns what its body does.
     closure: bool,
 }
@@ -126,6 +129,7 @@ impl Check<'_> {
             item_scope: self.item_scope.clone(),
             types: self.frame().types.clone(),
             frames: self.frames.len(),
+            site: self.site,
         };
         let callee = Callee::Closure { closure: closure.clone(), environment: environment.into() };
         self.function(callee, loc)
@@ -170,7 +174,16 @@ impl Check<'_> {
                 let WrittenCall { call, generics } = written;
                 self.language(WrittenCall { call: Call { name: name.clone(), what, ..call }, generics })
             }
-            Callee::Declared { function, item_scope } => self.declared(function, item_scope, &written),
+            Callee::Declared { function, item_scope } => {
+                let before = self.errors.len();
+                let result = self.declared(function, item_scope, &written);
+                if item_scope.is_imported() {
+                    let name = &function.name;
+                    self.errors
+                        .annotate(before, &format!("`{name}` is declared in {}", Loc::of(name).place()));
+                }
+                result
+            }
             Callee::Closure { closure, environment } => {
                 let call = written.call;
                 if self.report_closure_arity(closure, environment, &call) {
@@ -189,6 +202,7 @@ impl Check<'_> {
                     body: &closure.body,
                     item_scope: environment.item_scope.clone(),
                     variables: environment.variables.clone(),
+                    site: environment.site,
                     closure: true,
                 };
                 self.inline(inlined, &call)
@@ -238,6 +252,10 @@ impl Check<'_> {
             body: &function.body,
             item_scope: item_scope.clone(),
             variables,
+            site: match item_scope.is_imported() {
+                true => self.site.or(Some(call.loc)),
+                false => self.site.filter(|_| of_library),
+            },
             closure: false,
         };
         self.inline(inlined, call)
@@ -250,6 +268,8 @@ impl Check<'_> {
             return Operand::failed(call.loc);
         }
         let name = inlined.frame.name.clone();
+        let imported = inlined.frame.function.clone().filter(|_| inlined.item_scope.is_imported());
+        let outer_site = std::mem::replace(&mut self.site, inlined.site);
         self.frames.push(inlined.frame);
         let outer_items = std::mem::replace(&mut self.item_scope, inlined.item_scope);
         let outer_scopes = self.scopes.isolate();
@@ -270,7 +290,10 @@ impl Check<'_> {
                 None if inlined.closure => value,
                 None => self.no_result(value, &name),
             };
-            if let Some(site) = self.site {
+            if let (Some(site), Some(function)) = (self.site, imported) {
+                let text = Loc::of(&function.name).to(function.body.loc);
+                self.errors.relocate_from(before, text, site, &name);
+            } else if let (Some(site), false) = (self.site, inlined.closure) {
                 self.errors.relocate(before, site);
             } else if !inlined.closure {
                 let note = format!("in the call of {} on line {}", display_name(&name), call.name_loc.line());
@@ -281,6 +304,7 @@ impl Check<'_> {
         self.ended = outer_ended;
         self.item_scope = outer_items;
         self.frames.pop();
+        self.site = outer_site;
         value
     }
 

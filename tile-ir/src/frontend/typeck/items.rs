@@ -36,35 +36,37 @@ impl Check<'_> {
     pub(super) fn named_item(&mut self, path: &[Ident]) -> Option<Operand> {
         let loc = Loc::of(&path[0]).to(Loc::of(&path[path.len() - 1]));
         let levels: Vec<Rc<ItemScope>> = self.item_scope.levels().cloned().collect();
-        for level in levels {
-            if let [name] = path
-                && let Some(function) = level.items.functions.iter().find(|function| function.name == *name)
-            {
-                let callee = Callee::Declared { function: function.clone(), item_scope: level.clone() };
-                return Some(self.function(callee, loc));
-            }
-            if let Some(constant) = level.items.constants.iter().find(|constant| constant.path == path) {
-                let outer = std::mem::replace(&mut self.item_scope, level.clone());
-                let operand = self.constant_item(constant, loc);
-                self.item_scope = outer;
-                return Some(operand);
-            }
-        }
-        let variants: Vec<String> = self.variants_of(&path[0]);
-        if path.len() == 2 && !variants.is_empty() {
-            let text = format!("`{}` has no variant `{}`", path[0], path[1]);
-            return Some(self.error_help(loc, text, format!("it has {}", list(variants))));
-        }
-        None
+        levels.iter().find_map(|level| self.item_of(level, path, loc))
     }
 
-    fn variants_of(&self, name: &Ident) -> Vec<String> {
-        self.item_scope
-            .levels()
-            .flat_map(|level| level.items.constants.iter())
-            .filter(|constant| constant.path.len() == 2 && constant.path[0] == *name)
-            .map(|constant| format!("`{}`", constant.path[1]))
-            .collect()
+    /// The item of one scope that a path names, in the scope itself or by one of its `use` declarations.
+    fn item_of(&mut self, level: &Rc<ItemScope>, path: &[Ident], loc: Loc) -> Option<Operand> {
+        let items = &level.items;
+        if let [name] = path
+            && let Some(function) = items.functions.iter().find(|function| function.name == *name)
+        {
+            let callee = Callee::Declared { function: function.clone(), item_scope: level.clone() };
+            return Some(self.function(callee, loc));
+        }
+        if let Some(constant) = items.constants.iter().find(|constant| constant.path == path) {
+            let outer = std::mem::replace(&mut self.item_scope, level.clone());
+            let operand = self.constant_item(constant, loc);
+            self.item_scope = outer;
+            return Some(operand);
+        }
+        if let Some((import, rest)) = level.import(path) {
+            let scope = ItemScope::of(import.items.clone(), None);
+            let own = [&[import.name.clone()], rest].concat();
+            return self.item_of(&scope, &own, loc);
+        }
+        let [owner, name] = path else { return None };
+        let of_owner = items.constants.iter().filter(|own| own.path.len() == 2 && own.path[0] == *owner);
+        let variants: Vec<String> = of_owner.map(|own| format!("`{}`", own.path[1])).collect();
+        if variants.is_empty() {
+            return None;
+        }
+        let text = format!("`{owner}` has no variant `{name}`");
+        Some(self.error_help(loc, text, format!("it has {}", list(variants))))
     }
 
     /// A constant's value, of its declared type.

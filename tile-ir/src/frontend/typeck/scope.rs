@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use proc_macro2::Ident;
+
 use super::Operand;
-use crate::frontend::syntax::{FnItem, Items};
+use crate::frontend::syntax::{FnItem, Import, Items};
 use crate::ir::Value;
 use crate::support::diagnostic::Loc;
 
@@ -147,6 +149,17 @@ impl ItemScope {
         self.outer.is_some()
     }
 
+    /// What its own `use` declarations bring under a path, and the names behind it.
+    pub(super) fn import<'a>(self: &'a Rc<Self>, path: &'a [Ident]) -> Option<(&'a Import, &'a [Ident])> {
+        let outermost = self.levels().last().unwrap_or(self);
+        self.items.import(path, &outermost.items.imports)
+    }
+
+    /// Whether they are of another module.
+    pub(super) fn is_imported(self: &Rc<Self>) -> bool {
+        self.levels().last().is_some_and(|outermost| outermost.items.is_imported)
+    }
+
     /// The names of functions, and of constants that have one name.
     pub(super) fn names(self: &Rc<Self>) -> Vec<String> {
         let constants = self.levels().flat_map(|level| &level.items.constants);
@@ -163,9 +176,12 @@ impl ItemScope {
         self.levels().any(|level| level.items.unmarked.iter().any(|own| own == name))
     }
 
-    /// The names of functions.
+    /// The names of functions, those of other modules included.
     pub(super) fn functions(self: &Rc<Self>) -> Vec<String> {
         let functions = self.levels().flat_map(|level| &level.items.functions);
-        functions.map(|function| function.name.to_string()).collect()
+        let uses = self.levels().flat_map(|level| level.items.uses.iter().map(move |own| (level, own)));
+        let imported = uses.filter(|(level, own)| level.import(std::slice::from_ref(&own.name)).is_some());
+        let own = functions.map(|function| function.name.to_string());
+        own.chain(imported.map(|(_, own)| own.name.to_string())).collect()
     }
 }

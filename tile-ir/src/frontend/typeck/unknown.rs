@@ -13,7 +13,7 @@ use crate::ops::{self, IntrinsicGeneric, scalar};
 use crate::support::diagnostic::{Loc, list, nearest};
 use crate::support::dtype::DType;
 
-const CALLABLE: &str = "kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in the same `#[fuse_module]`: one of another module is not seen";
+const CALLABLE: &str = "kernels call the functions of `tl::`, and those marked `#[fuse_fn]` in a `#[fuse_module]`: one of another module by a `use` with its name in the kernel's own module or body";
 
 const CUDA_WORD: &str = "words of CUDA mean nothing here: the functions are those of `tl::`, on whole tiles, and `tl::inline_ptx` writes any other instruction";
 
@@ -145,7 +145,7 @@ impl Check<'_> {
 
     /// Whether a path names a variable or an item of the user's.
     pub(super) fn is_item(&self, path: &[Ident]) -> bool {
-        let [name] = path else { return false };
+        let [name] = path else { return self.item_scope.levels().any(|level| level.import(path).is_some()) };
         let name = name.to_string();
         self.scopes.is_bound(&name) || self.item_scope.names().contains(&name)
     }

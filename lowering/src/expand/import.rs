@@ -1,0 +1,114 @@
+//! Items of kernels that cross modules and crates: the macros that have their texts, and a kernel's way through them.
+
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use quote::quote;
+use tile_ir::frontend::syntax::{self, FnItem, Import, Items, Wanted};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::configure::MarkedItem;
+use super::data::place_of;
+use crate::driver::options::BuildOptions;
+
+/// An attribute's item whose expansion waits for texts of other modules.
+pub struct Waiting {
+    pub kind: MarkedItem,
+    pub attribute: TokenStream,
+    pub item: TokenStream,
+    pub imports: Vec<Import>,
+}
+
+/// The call of the macro that has a text, with all that [`resume`] needs.
+pub(super) fn wait_for(wanted: &Wanted, waiting: &Waiting, options: &BuildOptions) -> TokenStream {
+    let Waiting { kind, attribute, item, imports } = waiting;
+    let (kind, path) = (kind.word(), wanted.path());
+    let state = quote! { #kind (#path) (#attribute) { #item } [ #(#imports,)* ] };
+    if let Some(in_module) = &wanted.in_module {
+        return quote! { #in_module! { #state } };
+    }
+    // Beside the kernel the body's declaration has a name that nothing else has.
+    let name = wanted.name();
+    let unique = unique_name(name, &place_of(name, options));
+    let declaration = wanted.use_as(&unique);
+    quote! {
+        #[allow(unused_imports)]
+        #declaration
+        #unique! { #state }
+    }
+}
+
+/// What [`wait_for`] was given, with the text: `{ text } kind (path) (attribute) { item } [ imports ]`.
+pub(super) fn resume(tokens: TokenStream) -> Option<Waiting> {
+    let mut tokens = tokens.into_iter();
+    let mut group = |delimiter: Delimiter| match tokens.next()? {
+        TokenTree::Group(group) if group.delimiter() == delimiter => Some(group.stream()),
+        TokenTree::Ident(name) if delimiter == Delimiter::None => Some(TokenTree::from(name).into()),
+        _ => None,
+    };
+    let text = group(Delimiter::Brace)?;
+    let kind = MarkedItem::of_word(&group(Delimiter::None)?.to_string())?;
+    let path = group(Delimiter::Parenthesis)?;
+    let attribute = group(Delimiter::Parenthesis)?;
+    let item = group(Delimiter::Brace)?;
+    let mut imports = syntax::imports(group(Delimiter::Bracket)?);
+    imports.push(syntax::imported(path, text)?);
+    Some(Waiting { kind, attribute, item, imports })
+}
+
+/// The macros of a module's functions, constants and enums; `place` tells this module from any other.
+pub(super) fn text_macros(items: &Items, place: &str) -> TokenStream {
+    let functions = items.functions.iter().map(|function| (&function.name, &function.visibility));
+    let mut seen: Vec<&Ident> = vec![];
+    let constants = items.constants.iter().filter(|constant| constant.value.is_some());
+    let constants = constants.map(|constant| (&constant.path[0], &constant.visibility));
+    let mut macros = TokenStream::new();
+    for (name, visibility) in functions.chain(constants) {
+        if !seen.contains(&name) {
+            seen.push(name);
+            macros.extend(text_macro(name, visibility, items, place));
+        }
+    }
+    macros
+}
+
+fn text_macro(name: &Ident, visibility: &syn::Visibility, items: &Items, place: &str) -> TokenStream {
+    let unique = unique_name(name, place);
+    let export = matches!(visibility, syn::Visibility::Public(_)).then(|| quote! { #[macro_export] });
+    let text = Group::new(Delimiter::Brace, syntax::exported(name, items));
+    quote! {
+        #[doc(hidden)]
+        #[allow(unused_macros)]
+        #export
+        macro_rules! #unique {
+            ($($waiting:tt)*) => { ::dsl_runtime::imported! { #text $($waiting)* } };
+        }
+        #[doc(hidden)]
+        #[allow(unused_imports)]
+        #visibility use #unique as #name;
+    }
+}
+
+/// A name that nothing else at this place has, on the tokens of this one.
+fn unique_name(name: &Ident, place: &str) -> Ident {
+    let hash = xxh3_64(format!("{place}|{name}").as_bytes());
+    quote::format_ident!("fuse_{name}_{hash:016x}", span = name.span())
+}
+
+/// A function for rustdoc, which shows it as it was written.
+pub(super) fn documented(function: &FnItem) -> TokenStream {
+    let FnItem { name, visibility, documentation, source, .. } = function;
+    if matches!(visibility, syn::Visibility::Inherited) {
+        return TokenStream::new();
+    }
+    let stub = super::ide_stub::stub(function);
+    let written = tile_ir::support::diagnostic::source_text(quote! { fn #name });
+    let signature = [&source.generics, &source.inputs, &source.output]
+        .map(|tokens| tile_ir::support::diagnostic::source_text(tokens.clone()));
+    let [generics, inputs, output] = signature;
+    let text = format!("```text\n{written}{generics}({inputs}) {output}\n```\n");
+    quote! {
+        #[cfg(doc)]
+        #[doc = #text]
+        #(#documentation)*
+        #visibility #stub
+    }
+}

@@ -1,0 +1,316 @@
+//! Functions, constants and enums of kernels that come from other modules and crates, by Rust's own `use`.
+//!
+//! A macro sees only the tokens that it stands on. So a `#[fuse_module]` leaves the text of each item that is not private
+//! behind a `macro_rules` of the item's name, which a `use` brings along ([`exported`]). Whoever mentions such a name
+//! ([`wanted`]) calls that macro with its own tokens, and gets them back together with the text ([`imported`]).
+
+use std::collections::HashSet;
+
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::visit::{self, Visit};
+
+use super::ast::*;
+use super::module::{FuseModule, ModuleItem, listed_paths};
+use super::token_names::collect_names;
+use super::{fragments, function};
+use crate::support::diagnostic::Errors;
+use crate::support::dtype::DType;
+
+/// Crates whose items are no kernel's.
+const OTHER_CRATES: [&str; 4] = ["std", "core", "alloc", "dsl_runtime"];
+
+/// An item that a kernel mentions and whose text another module has.
+pub struct Wanted {
+    /// The whole path, as the `use` declaration has it.
+    path: Vec<Ident>,
+    leading_colon: bool,
+    /// The path from the kernel's module; `None` where only the kernel's body has the name.
+    pub in_module: Option<TokenStream>,
+}
+
+impl Wanted {
+    /// The path, for [`imported`].
+    pub fn path(&self) -> TokenStream {
+        let path = &self.path;
+        quote! { #(#path)::* }
+    }
+
+    /// Its `use` declaration under another name.
+    pub fn use_as(&self, name: &Ident) -> TokenStream {
+        let (path, colon) = (&self.path, self.leading_colon.then(|| quote! { :: }));
+        quote! { use #colon #(#path)::* as #name; }
+    }
+
+    pub fn name(&self) -> &Ident {
+        &self.path[self.path.len() - 1]
+    }
+}
+
+/// The names that a `use` declaration brings; a glob brings none that could be told from others.
+pub(super) fn uses(item: &syn::ItemUse) -> Vec<Use> {
+    let mut uses = vec![];
+    collect_uses(&item.tree, &mut vec![], &mut uses);
+    for one in &mut uses {
+        one.leading_colon = item.leading_colon.is_some();
+    }
+    uses.retain(|one| {
+        let name = one.name.to_string();
+        let is_own = OTHER_CRATES.iter().all(|other| one.path[0] != other);
+        is_own && one.path.len() > 1 && name != "tl" && DType::parse(&name).is_none()
+    });
+    uses
+}
+
+fn collect_uses(tree: &syn::UseTree, prefix: &mut Vec<Ident>, uses: &mut Vec<Use>) {
+    let mut leaf = |own: &Ident, name: &Ident| {
+        let mut path = prefix.clone();
+        if own != "self" {
+            path.push(own.clone());
+        }
+        let name = if name == "self" { path.last() } else { Some(name) };
+        if let Some(name) = name.cloned() {
+            uses.push(Use { name, path, leading_colon: false });
+        }
+    };
+    match tree {
+        syn::UseTree::Name(tree) => leaf(&tree.ident, &tree.ident),
+        syn::UseTree::Rename(tree) => leaf(&tree.ident, &tree.rename),
+        syn::UseTree::Path(tree) => {
+            prefix.push(tree.ident.clone());
+            collect_uses(&tree.tree, prefix, uses);
+            prefix.pop();
+        }
+        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| collect_uses(tree, prefix, uses)),
+        syn::UseTree::Glob(_) => {}
+    }
+}
+
+impl Use {
+    /// What a path that begins with this name names: up to the first name of a type, whose variants its text has.
+    fn resolve(&self, path: &[Ident]) -> Option<Vec<Ident>> {
+        let (first, rest) = path.split_first()?;
+        if *first != self.name {
+            return None;
+        }
+        let mut whole = self.path.clone();
+        whole.extend(rest.iter().cloned());
+        let is_type = |name: &Ident| name.to_string().starts_with(char::is_uppercase);
+        let end = (self.path.len() - 1..whole.len()).find(|&at| is_type(&whole[at]));
+        whole.truncate(end.map_or(whole.len(), |at| at + 1));
+        Some(whole)
+    }
+}
+
+impl Items {
+    /// What `use` declarations bring under a path, and the names behind it.
+    pub fn import<'a>(&self, path: &'a [Ident], imports: &'a [Import]) -> Option<(&'a Import, &'a [Ident])> {
+        self.uses.iter().find_map(|own| {
+            let whole = own.resolve(path)?;
+            let import = imports.iter().find(|import| import.path.iter().eq(whole.iter()))?;
+            Some((import, &path[1 + whole.len() - own.path.len()..]))
+        })
+    }
+}
+
+impl FuseModule {
+    /// The first item that its kernels and functions mention and that it lacks.
+    pub fn wanted(&self) -> Option<Wanted> {
+        self.marked().find_map(|(attribute, function)| wanted(attribute, function, &self.items))
+    }
+
+    /// The names of its `use` declarations that its kernels and functions mention.
+    pub fn mentioned_uses(&self) -> impl Iterator<Item = &Ident> {
+        let mentions: Vec<Mentions> =
+            self.marked().filter_map(|(attribute, function)| Mentions::of(attribute, function)).collect();
+        let is_mentioned =
+            move |own: &&Use| mentions.iter().any(|mentions| mentions.free().any(|path| path[0] == own.name));
+        self.items.uses.iter().filter(is_mentioned).map(|own| &own.name)
+    }
+
+    /// The attributes and texts of its kernels and functions.
+    fn marked(&self) -> impl Iterator<Item = (TokenStream, TokenStream)> {
+        self.parts.iter().filter_map(|part| match part {
+            ModuleItem::Kernel { written, item, .. } => Some((written.clone(), item.clone())),
+            ModuleItem::Function { function, .. } => Some((TokenStream::new(), function.tokens())),
+            ModuleItem::Other(_) => None,
+        })
+    }
+}
+
+/// The first item that a function or its attribute mentions and that the items around it lack.
+pub fn wanted(attribute: TokenStream, function: TokenStream, items: &Items) -> Option<Wanted> {
+    let mentions = Mentions::of(attribute, function)?;
+    let mut all = mentions.free().filter_map(|path| {
+        if let Some(own) = mentions.uses.iter().find(|own| own.name == path[0]) {
+            let path = own.resolve(path)?;
+            return Some(Wanted { path, leading_colon: own.leading_colon, in_module: None });
+        }
+        let (own, whole) = items.uses.iter().find_map(|own| Some((own, own.resolve(path)?)))?;
+        let written = &path[..1 + whole.len() - own.path.len()];
+        let in_module = Some(quote! { #(#written)::* });
+        Some(Wanted { path: whole, leading_colon: own.leading_colon, in_module })
+    });
+    all.find(|wanted| items.imports.iter().all(|import| import.path != wanted.path))
+}
+
+/// The paths of a function's expressions, the names it binds, and its own `use` declarations.
+#[derive(Default)]
+struct Mentions {
+    paths: Vec<Vec<Ident>>,
+    bound: HashSet<String>,
+    uses: Vec<Use>,
+}
+
+impl Mentions {
+    /// Those of a function and its attribute; `None` where it does not parse, which is reported elsewhere.
+    fn of(attribute: TokenStream, function: TokenStream) -> Option<Mentions> {
+        let function: syn::ItemFn = syn::parse2(fragments::without_fragments(function)).ok()?;
+        let mut mentions = Mentions::default();
+        listed_paths(attribute, false, &mut mentions.paths);
+        mentions.visit_item_fn(&function);
+        Some(mentions)
+    }
+
+    /// The paths that begin with no name of the function's own.
+    fn free(&self) -> impl Iterator<Item = &Vec<Ident>> {
+        self.paths.iter().filter(|path| !self.bound.contains(&path[0].to_string()))
+    }
+
+    fn path(&mut self, path: &syn::Path) {
+        if path.leading_colon.is_none() {
+            self.paths.push(path.segments.iter().map(|segment| segment.ident.clone()).collect());
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Mentions {
+    fn visit_expr_path(&mut self, expr: &'ast syn::ExprPath) {
+        if expr.qself.is_none() {
+            self.path(&expr.path);
+        }
+        visit::visit_expr_path(self, expr);
+    }
+
+    fn visit_generic_argument(&mut self, argument: &'ast syn::GenericArgument) {
+        // A constant between angle brackets parses as a type.
+        if let syn::GenericArgument::Type(syn::Type::Path(ty)) = argument
+            && ty
+                .path
+                .segments
+                .last()
+                .is_some_and(|last| !last.ident.to_string().contains(char::is_lowercase))
+        {
+            self.path(&ty.path);
+        }
+        visit::visit_generic_argument(self, argument);
+    }
+
+    fn visit_pat_ident(&mut self, pat: &'ast syn::PatIdent) {
+        self.bound.insert(pat.ident.to_string());
+        visit::visit_pat_ident(self, pat);
+    }
+
+    fn visit_generic_param(&mut self, param: &'ast syn::GenericParam) {
+        match param {
+            syn::GenericParam::Type(param) => self.bound.insert(param.ident.to_string()),
+            syn::GenericParam::Const(param) => self.bound.insert(param.ident.to_string()),
+            syn::GenericParam::Lifetime(_) => false,
+        };
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.bound.insert(item.sig.ident.to_string());
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+        self.bound.insert(item.ident.to_string());
+        visit::visit_item_const(self, item);
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.uses.extend(uses(item));
+    }
+}
+
+/// The text of an item with all that it is made of: `name { items } [ (path) text, .. ]`, where the brackets have what its module took
+/// from others.
+pub fn exported(name: &Ident, items: &Items) -> TokenStream {
+    let mut names = HashSet::from([name.to_string()]);
+    let mut texts: Vec<TokenStream> = vec![];
+    let mut worklist = vec![name.to_string()];
+    while let Some(name) = worklist.pop() {
+        let functions = items.functions.iter().filter(|own| own.name == name).map(|own| own.tokens());
+        let first = items.constants.iter().find(|own| own.path[0] == name).map(|own| own.text.clone());
+        let declared = items.uses.iter().filter(|own| own.name == name).map(Use::tokens);
+        for text in functions.chain(first).chain(declared) {
+            let mut mentioned = HashSet::new();
+            collect_names(text.clone(), &mut mentioned);
+            worklist.extend(mentioned.iter().filter(|name| !names.contains(*name)).cloned());
+            names.extend(mentioned);
+            texts.push(text);
+        }
+    }
+    let imports = items
+        .imports
+        .iter()
+        .filter(|import| import.path.iter().any(|name| names.contains(&name.to_string())));
+    let imports = imports.map(|Import { path, text, .. }| quote! { (#(#path)::*) #text });
+    quote! { #name { #(#texts)* } [ #(#imports,)* ] }
+}
+
+/// What the macro of an item gave for its path; `None` of tokens that no such macro makes.
+pub fn imported(path: TokenStream, text: TokenStream) -> Option<Import> {
+    let path = path.into_iter().filter_map(|token| match token {
+        TokenTree::Ident(name) => Some(name),
+        TokenTree::Group(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => None,
+    });
+    let mut tokens = text.clone().into_iter();
+    let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(own)), Some(TokenTree::Group(others))) =
+        (tokens.next(), tokens.next(), tokens.next())
+    else {
+        return None;
+    };
+    // The module that declares them has reported their mistakes.
+    let mut items = function::parse_file(syn::parse2(own.stream()).ok()?, &mut Errors::new());
+    items.imports = imports(others.stream());
+    items.is_imported = true;
+    Some(Import { path: path.collect(), name, items: items.into(), text })
+}
+
+/// Imports as a list, each with a comma behind it.
+pub fn imports(list: TokenStream) -> Vec<Import> {
+    let tokens: Vec<TokenTree> = list.into_iter().collect();
+    let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+    let import = |tokens: &[TokenTree]| match tokens {
+        [TokenTree::Group(path), text @ ..] if path.delimiter() == Delimiter::Parenthesis => {
+            imported(path.stream(), text.iter().cloned().collect())
+        }
+        _ => None,
+    };
+    tokens.split(is_comma).filter_map(import).collect()
+}
+
+impl ToTokens for Import {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let Import { path, text, .. } = self;
+        tokens.extend(quote! { (#(#path)::*) #text });
+    }
+}
+
+impl Use {
+    fn tokens(&self) -> TokenStream {
+        let Use { name, path, leading_colon } = self;
+        let colon = leading_colon.then(|| quote! { :: });
+        quote! { use #colon #(#path)::* as #name; }
+    }
+}
+
+impl FnItem {
+    /// The function without its attributes and visibility.
+    pub fn tokens(&self) -> TokenStream {
+        let FnItem { name, source: FnSource { generics, inputs, output, body, .. }, .. } = self;
+        quote! { fn #name #generics (#inputs) #output #body }
+    }
+}
