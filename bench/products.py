@@ -361,8 +361,8 @@ class Attention(Entry):
         # Where there is no bias, and there are no slopes, they are views without elements.
         nothing = {"bias": args["q"][0, :0, :0, :0], "slopes": args["lse"].flatten()[:0]}
         return [Launch("attention", [NAMES[dtype]],
-                       lambda mask_mode, *tile: mask_mode == int(self.causal) and tile == self.tile(heads, length, d),
-                       lambda mask_mode, wide, rows, columns: self.grid(length, heads, args["k"], rows), **nothing)]
+                       lambda *consts: consts == (int(self.causal), False, False, *self.tile(heads, length, d)),
+                       lambda *consts: self.grid(length, heads, args["k"], consts[-2]), **nothing)]
 
     def grid(self, length, heads, k, rows):
         """The grid that the library chooses."""

@@ -39,171 +39,10 @@ use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
 use self::TileUse::{Always, Large, LittleSmem};
+pub use crate::attention_kernels::{AttentionMask, attention};
 use crate::dropout::Dropout;
 pub use crate::sequences::{Sequences, SequencesMut};
 use crate::shape::Checks;
-
-/// A program handles `M` queries of a head, `N` keys an iteration. The grid's first axis counts heads, of all sequences, that run
-/// concurrently, one where `MASK_MODE` is 0; its second axis tiles of their queries; its third one such sets of heads. `group`
-/// consecutive heads read one key head. `MASK_MODE` is 0 without a mask, 1 if it is causal, 2 with a window, 3 with a window and a
-/// modification of scores, 4 with dropout besides. `scale`, above 0, and `softcap` are for powers of two; a `softcap` of 0 is none,
-/// and so are slopes of 0 and a bias without elements. `left` and `right` are at most 2^30. Where blocks have little shared memory,
-/// fewer keys an iteration leave room to prefetch the next ones.
-#[fuse_kernel(
-    T = [f16, bf16],
-    configs = [
-        { MASK_MODE: 0, D: 64, M: 128, N: 128 }, { MASK_MODE: 0, D: 64, M: 192, N: 128 }, { MASK_MODE: 0, D: 128, M: 128, N: 128 },
-        { MASK_MODE: 0, D: 192, M: 128, N: 96 }, { MASK_MODE: 0, D: 256, M: 128, N: 64 },
-        { MASK_MODE: 1, D: 64, M: 128, N: 128 }, { MASK_MODE: 1, D: 64, M: 192, N: 128 }, { MASK_MODE: 1, D: 128, M: 128, N: 128 },
-        { MASK_MODE: 1, D: 192, M: 128, N: 96 }, { MASK_MODE: 1, D: 256, M: 128, N: 64 },
-        { MASK_MODE: 2, D: 64, M: 128, N: 128 }, { MASK_MODE: 2, D: 128, M: 128, N: 128 },
-        { MASK_MODE: 2, D: 192, M: 128, N: 96 }, { MASK_MODE: 2, D: 256, M: 128, N: 64 },
-        { MASK_MODE: 3, D: 64, M: 128, N: 128 }, { MASK_MODE: 3, D: 128, M: 128, N: 128 },
-        { MASK_MODE: 3, D: 192, M: 128, N: 64 }, { MASK_MODE: 3, D: 256, M: 128, N: 48 },
-        { MASK_MODE: 4, D: 128, M: 128, N: 64 }, { MASK_MODE: 4, D: 256, M: 128, N: 32 },
-        { MASK_MODE: 0, D: 128, M: 128, N: 64 }, { MASK_MODE: 1, D: 128, M: 128, N: 64 },
-        { MASK_MODE: 2, D: 128, M: 128, N: 64 }, { MASK_MODE: 3, D: 128, M: 128, N: 64 },
-    ],
-)]
-pub fn attention<T: Float, const MASK_MODE: usize, const D: usize, const M: usize, const N: usize>(
-    q: &View<T, 4>,
-    k: &View<T, 4>,
-    v: &View<T, 4>,
-    bias: &View<T, 3>,
-    slopes: &View<f32, 1>,
-    out: &mut View<T, 4>,
-    lse: &mut View<f32, 3>,
-    group: i32,
-    scale: f32,
-    left: i32,
-    right: i32,
-    softcap: f32,
-    dropout_p: f32,
-    seed: u64,
-) {
-    let (heads, queries, keys) = (q.shape(1).to::<i32>(), q.shape(2).to::<i32>(), k.shape(2).to::<i32>());
-    // Longest processing time first: of concurrent heads the programs with the most keys begin.
-    let (batch_head, tile) = if MASK_MODE == 0 {
-        (tl::program_id(2), tl::program_id(1))
-    } else {
-        let batch_head = tl::program_id(2) * tl::num_programs(0) + tl::program_id(0);
-        (batch_head, tl::num_programs(1) - 1 - tl::program_id(1))
-    };
-    let (sequence, head) = (batch_head / heads, batch_head % heads);
-    let row = tile * M;
-    // The last key that the first of these queries attends to, and the end of the keys of all of them.
-    let causal_limit = if MASK_MODE == 0 {
-        keys
-    } else if MASK_MODE == 1 {
-        row + (keys - queries)
-    } else {
-        row + (keys - queries) + right
-    };
-    let kv_end = if MASK_MODE == 0 { keys } else { tl::minimum(keys, causal_limit + M) };
-    // The first key that the first of these queries attends to.
-    let window_start = if MASK_MODE < 2 { 0 } else { causal_limit - right - left };
-    let kv_begin = if MASK_MODE < 2 { 0 } else { tl::maximum(window_start, 0) / 16 * 16 };
-    let slope = if MASK_MODE >= 3 { tl::max(slopes.load::<1>(batch_head), 0) * 1.442695 } else { 0.0 };
-    let is_biased = if MASK_MODE >= 3 { bias.shape(2) > 0 } else { false };
-    let q = tl::reshape(q.load::<1, 1, M, D>(sequence, head, row, 0), [M, D]);
-    let mut acc = tl::zeros::<f32>([M, D]);
-    let mut m_i = tl::full([M], f32::NEG_INFINITY);
-    let mut l_i = tl::zeros::<f32>([M]);
-    for start in (kv_begin..kv_end).step_by(N) {
-        let k = tl::reshape(k.load::<1, 1, N, D>(sequence, head / group, start, 0), [N, D]);
-        let scores = tl::dot(q, tl::trans(k));
-        let last = start + (N as i32 - 1);
-        // Modified scores are in the log2 domain already.
-        let scores = if MASK_MODE >= 3 {
-            let k_positions = start + tl::arange(0, N);
-            let scores = if softcap > 0.0 {
-                softcap - 2.0 * softcap / (1.0 + tl::exp2(scores * (2.885390 * scale / softcap)))
-            } else {
-                scores * scale
-            };
-            let scores = if slope != 0.0 {
-                let q_positions = row + (keys - queries) + tl::arange(0, M);
-                scores + slope * (k_positions.row() - q_positions.col()).to::<f32>()
-            } else {
-                scores
-            };
-            if is_biased {
-                let bias = tl::reshape(bias.load::<1, M, N>(batch_head, row, start), [M, N]).to::<f32>();
-                tl::fma(bias, 1.442695, scores)
-            } else {
-                scores
-            }
-        } else {
-            scores
-        };
-        // A causal limit is within bounds.
-        let is_partial = if MASK_MODE == 0 {
-            last >= keys
-        } else if MASK_MODE == 1 {
-            last > causal_limit
-        } else {
-            last >= keys || last > causal_limit || start < window_start + (M as i32 - 1)
-        };
-        let scores = if is_partial {
-            let k_positions = start + tl::arange(0, N);
-            let is_in_bounds = (k_positions < keys).row();
-            let is_within_limit = k_positions.row() <= causal_limit + tl::arange(0, M).col();
-            let is_visible = if MASK_MODE == 0 {
-                is_in_bounds
-            } else if MASK_MODE == 1 {
-                is_within_limit
-            } else {
-                is_in_bounds & is_within_limit & (k_positions.row() >= window_start + tl::arange(0, M).col())
-            };
-            tl::select(is_visible, scores, f32::NEG_INFINITY)
-        } else {
-            scores
-        };
-        let m_next = if MASK_MODE >= 3 {
-            tl::maximum(m_i, tl::max(scores, 1))
-        } else {
-            tl::maximum(m_i, tl::max(scores, 1) * scale)
-        };
-        // Probabilities of up to 2^8 are as exact, so `m_i` may lag the maximum by 8, and the accumulator is seldom rescaled.
-        // Where D is 128 an iteration does not wait for that (docs/decisions/0054).
-        let m_next = if D == 128 { m_next } else { tl::select(m_next - m_i <= 8.0, m_i, m_next) };
-        // A row whose keys are all masked so far has no maximum to subtract.
-        let m_safe = tl::select(m_next == f32::NEG_INFINITY, 0.0, m_next);
-        let p = if MASK_MODE >= 3 {
-            tl::exp2(scores - m_safe.col())
-        } else {
-            tl::exp2(tl::fma(scores, scale, -m_safe.col()))
-        };
-        let alpha = tl::exp2(m_i - m_safe);
-        l_i = l_i * alpha + tl::sum(p, 1);
-        m_i = m_next;
-        let p = if MASK_MODE == 4 {
-            let first_row = batch_head.to::<i64>() * queries.to::<i64>() + row.to::<i64>();
-            let rows = (first_row + tl::arange(0, M).to::<i64>()) * keys.to::<i64>();
-            let offsets = rows.col() + (start + tl::arange(0, N)).to::<i64>().row();
-            // `tl::rand(seed, offset) < dropout_p`, compared as bits: so many of its 2^23 values are below `dropout_p`.
-            let n_dropped = tl::ceil(dropout_p * 8388608.0).to::<u32>();
-            tl::select(tl::randint(seed, offsets) >> 9 < n_dropped, 0.0, p)
-        } else {
-            p
-        };
-        let v = tl::reshape(v.load::<1, 1, N, D>(sequence, head / group, start, 0), [N, D]);
-        acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
-    }
-    let is_fully_masked = m_i == f32::NEG_INFINITY;
-    let l_safe = tl::select(is_fully_masked, 1.0, l_i);
-    let keep_scale =
-        if MASK_MODE == 4 { tl::select(dropout_p < 1.0, 1.0 / (1.0 - dropout_p), 0.0) } else { 1.0 };
-    out.store(
-        tl::reshape((acc * (keep_scale / l_safe).col()).to::<T>(), [1, 1, M, D]),
-        sequence,
-        head,
-        row,
-        0,
-    );
-    let lse_log2 = tl::select(is_fully_masked, f32::NEG_INFINITY, m_i + tl::log2(l_safe));
-    lse.store(tl::reshape(lse_log2 * 0.6931472, [1, M, 1]), batch_head, row, 0);
-}
 
 /// The extents of attention.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -319,12 +158,13 @@ impl<'a, T: Float> Attention<'a, T> {
         }
         let nothing = self.q.slice(0, ..0).reshape([0; 3])?;
         let bias = self.bias.map_or(Ok(nothing), |bias| bias.broadcast([heads, queries, keys]))?;
-        let mask_mode = match self.window {
-            _ if self.has_dropout() => 4,
-            _ if self.has_score_mod() => 3,
-            [None, None] => 0,
-            [None, Some(0)] => 1,
-            _ => 2,
+        let (dropout, score_mod) = (self.has_dropout(), self.has_dropout() || self.has_score_mod());
+        // Modified scores have one kernel for all masks: a window of all keys masks none.
+        let mask = match self.window {
+            _ if score_mod => AttentionMask::Window,
+            [None, None] => AttentionMask::None,
+            [None, Some(0)] => AttentionMask::Causal,
+            _ => AttentionMask::Window,
         };
         let Dropout { p: dropout_p, seed } = self.dropout.unwrap_or(Dropout { p: 0.0, seed: 0 });
         let slopes = match self.slopes {
@@ -337,7 +177,9 @@ impl<'a, T: Float> Attention<'a, T> {
             v: self.v,
             bias,
             slopes,
-            mask_mode,
+            mask,
+            score_mod,
+            dropout,
             group: (heads / key_heads) as i32,
             scale: for_powers(self.scale),
             softcap: self.softcap.unwrap_or(0.0) * std::f32::consts::LOG2_E,
@@ -446,7 +288,9 @@ pub struct AttentionInputs<'a, T: Float> {
     v: View<'a, T, 4>,
     bias: View<'a, T, 3>,
     slopes: View<'a, f32, 1>,
-    mask_mode: usize,
+    mask: AttentionMask,
+    score_mod: bool,
+    dropout: bool,
     group: i32,
     scale: f32,
     softcap: f32,
@@ -463,7 +307,7 @@ impl<T: Float> AttentionInputs<'_, T> {
         let ([sequences, heads, ..], [.., keys, elements]) = (self.q.shape(), self.k.shape());
         let heads = sequences * heads;
         let [left, right] = self.window.map(|reach| reach as usize);
-        if self.mask_mode == 0 || left < keys || right >= keys {
+        if self.mask == AttentionMask::None || left < keys || right >= keys {
             return 1;
         }
         let bytes = (2 * keys * elements * size_of::<T>()).max(1);
@@ -479,7 +323,7 @@ impl<T: Float> AttentionInputs<'_, T> {
     fn in_large_tiles(&self, sm_count: usize) -> bool {
         let [sequences, heads, queries, _] = self.q.shape();
         let tiles = |rows: usize| sequences * heads * queries.div_ceil(rows);
-        if self.mask_mode == 0 {
+        if self.mask == AttentionMask::None {
             let waves = |rows: usize| tiles(rows).div_ceil(sm_count) as f64;
             return waves(LARGE) <= SMALL_TIME * waves(SMALL);
         }
@@ -529,10 +373,10 @@ const ONE_WAVE: f64 = 1.1;
 /// Shared memory for two stages of 128 keys and values of 128 elements, and the queries.
 const TWO_STAGES: usize = 163 * 1024;
 
-/// The mask mode, the elements of a row, and the tiles for them, queries of a program and keys of an iteration: the first whose
-/// use fits the launch is taken.
+/// The mask, whether scores are modified and dropped, the elements of a row, and the tiles for them, queries of a program and keys of an
+/// iteration: the first whose use fits the launch is taken.
 macro_rules! attend {
-    ($T:ty: $([$MASK_MODE:literal, $D:literal: $([$M:literal, $N:literal] $tile_use:expr),*])*) => {
+    ($T:ty: $([$MASK:ident, $SCORE_MOD:literal, $DROPOUT:literal, $D:literal: $([$M:literal, $N:literal] $tile_use:expr),*])*) => {
         impl Attend for $T {
             fn attend(
                 on: impl LaunchOn,
@@ -540,7 +384,7 @@ macro_rules! attend {
                 out: ViewMut<'_, $T, 4>,
                 lse: ViewMut<'_, f32, 3>,
             ) -> Result<()> {
-                let AttentionInputs { q, k, v, bias, slopes, mask_mode, group, scale, softcap, window, dropout_p, seed } = of;
+                let AttentionInputs { q, k, v, bias, slopes, group, scale, softcap, window, dropout_p, seed, .. } = of;
                 let ([left, right], [sequences, heads, queries, elements]) = (window, q.shape());
                 let heads = sequences * heads;
                 let concurrent_heads = of.concurrent_heads(on.parallelism());
@@ -552,10 +396,12 @@ macro_rules! attend {
                             LittleSmem => on.shared_bytes().is_some_and(|bytes| bytes < TWO_STAGES),
                         }
                 };
-                match mask_mode {
-                    $($($MASK_MODE if fits($D, $tile_use) => attention::<$T, $MASK_MODE, $D, $M, $N>(
-                        q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, dropout_p, seed,
-                    ).grid((concurrent_heads, queries.div_ceil($M), heads / concurrent_heads)).launch(on),)*)*
+                match (of.mask, of.score_mod, of.dropout) {
+                    $($((AttentionMask::$MASK, $SCORE_MOD, $DROPOUT) if fits($D, $tile_use) => {
+                        attention::<$T, { AttentionMask::$MASK as u32 }, $SCORE_MOD, $DROPOUT, $D, $M, $N>(
+                            q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, dropout_p, seed,
+                        ).grid((concurrent_heads, queries.div_ceil($M), heads / concurrent_heads)).launch(on)
+                    })*)*
                     _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
                 }
             }
@@ -565,15 +411,19 @@ macro_rules! attend {
 
 macro_rules! tiles {
     ($($T:ty)*) => {$(attend! { $T:
-        [0, 64: [192, 128] Large, [128, 128] Always] [0, 128: [128, 64] LittleSmem, [128, 128] Always]
-        [0, 192: [128, 96] Always] [0, 256: [128, 64] Always]
-        [1, 64: [192, 128] Large, [128, 128] Always] [1, 128: [128, 64] LittleSmem, [128, 128] Always]
-        [1, 192: [128, 96] Always] [1, 256: [128, 64] Always]
-        [2, 64: [128, 128] Always] [2, 128: [128, 64] LittleSmem, [128, 128] Always]
-        [2, 192: [128, 96] Always] [2, 256: [128, 64] Always]
-        [3, 64: [128, 128] Always] [3, 128: [128, 64] LittleSmem, [128, 128] Always]
-        [3, 192: [128, 64] Always] [3, 256: [128, 48] Always]
-        [4, 128: [128, 64] Always] [4, 256: [128, 32] Always]
+        [None, false, false, 64: [192, 128] Large, [128, 128] Always]
+        [None, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
+        [None, false, false, 192: [128, 96] Always] [None, false, false, 256: [128, 64] Always]
+        [Causal, false, false, 64: [192, 128] Large, [128, 128] Always]
+        [Causal, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
+        [Causal, false, false, 192: [128, 96] Always] [Causal, false, false, 256: [128, 64] Always]
+        [Window, false, false, 64: [128, 128] Always]
+        [Window, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
+        [Window, false, false, 192: [128, 96] Always] [Window, false, false, 256: [128, 64] Always]
+        [Window, true, false, 64: [128, 128] Always]
+        [Window, true, false, 128: [128, 64] LittleSmem, [128, 128] Always]
+        [Window, true, false, 192: [128, 64] Always] [Window, true, false, 256: [128, 48] Always]
+        [Window, true, true, 128: [128, 64] Always] [Window, true, true, 256: [128, 32] Always]
     })*};
 }
 

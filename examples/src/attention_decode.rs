@@ -80,6 +80,8 @@ pub fn attention_split<T: Float, const SCORE_MOD: bool, const D: usize, const M:
     left: i32,
     right: i32,
 ) {
+    use crate::online_softmax::{online_softmax, soft_capped, sum_and_logarithm};
+
     let keys = k.shape(1).to::<i32>();
     let split = tl::program_id(0);
     let head = tl::program_id(1) / q.shape(1).to::<i32>();
@@ -107,11 +109,7 @@ pub fn attention_split<T: Float, const SCORE_MOD: bool, const D: usize, const M:
         let k_positions = start + tl::arange(0, N);
         // Modified scores are in the log2 domain already.
         let scores = if SCORE_MOD {
-            let scores = if softcap > 0.0 {
-                softcap - 2.0 * softcap / (1.0 + tl::exp2(scores * (2.885390 * scale / softcap)))
-            } else {
-                scores * scale
-            };
+            let scores = if softcap > 0.0 { soft_capped(scores, scale, softcap) } else { scores * scale };
             if is_sloped {
                 scores + slope.col() * (k_positions.row() - positions.col()).to::<f32>()
             } else {
@@ -130,22 +128,15 @@ pub fn attention_split<T: Float, const SCORE_MOD: bool, const D: usize, const M:
         } else {
             scores
         };
-        let row_max = if SCORE_MOD { tl::max(scores, 1) } else { tl::max(scores, 1) * scale };
-        let m_next = tl::maximum(m_i, row_max);
-        // A row whose keys are all masked so far has no maximum to subtract.
-        let m_safe = tl::select(m_next == f32::NEG_INFINITY, 0.0, m_next);
-        let scores = if SCORE_MOD { scores - m_safe.col() } else { tl::fma(scores, scale, -m_safe.col()) };
-        let p = tl::exp2(scores);
-        let alpha = tl::exp2(m_i - m_safe);
-        l_i = l_i * alpha + tl::sum(p, 1);
-        m_i = m_next;
+        let score_scale = if SCORE_MOD { 1.0 } else { scale };
+        let (m_next, l_next, p, alpha) = online_softmax(m_i, l_i, scores, score_scale);
+        (m_i, l_i) = (m_next, l_next);
         let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
         acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
     }
-    let l_safe = tl::select(m_i == f32::NEG_INFINITY, 1.0, l_i);
+    let (l_safe, lse_row) = sum_and_logarithm(m_i, l_i);
     let normalized = acc * (1.0 / l_safe).col();
     if out.shape(0) > 0 {
-        let lse_row = (m_i + tl::log2(l_safe)) * 0.6931472;
         out.store(tl::reshape(normalized.to::<T>(), [1, 1, M, D]), head, query, first_row, 0);
         lse.store(tl::reshape(lse_row, [1, 1, M, 1]), head, query, first_row, 0);
     } else {

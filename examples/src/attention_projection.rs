@@ -66,6 +66,8 @@ pub fn attention_projection<T: Float, const D: usize, const M: usize, const N: u
     right: i32,
     scale: f32,
 ) {
+    use crate::online_softmax::{online_softmax, sum_and_logarithm};
+
     let (heads, queries, keys) = (q.shape(1).to::<i32>(), q.shape(2).to::<i32>(), k.shape(2).to::<i32>());
     let q_tiles = tl::cdiv(queries, M);
     // Longest processing time first: the programs of a sequence with the most keys begin.
@@ -98,17 +100,12 @@ pub fn attention_projection<T: Float, const D: usize, const M: usize, const N: u
         };
         // The first block of a head resets the softmax: `alpha` is then 0.
         let m_prev = tl::select(block == 0, f32::NEG_INFINITY, m_i);
-        let m_next = tl::maximum(m_prev, tl::max(scores, 1) * scale);
-        // A row whose keys are all masked so far has no maximum to subtract.
-        let m_safe = tl::select(m_next == f32::NEG_INFINITY, 0.0, m_next);
-        let p = tl::exp2(tl::fma(scores, scale, -m_safe.col()));
-        let alpha = tl::exp2(m_prev - m_safe);
-        l_i = l_i * alpha + tl::sum(p, 1);
-        m_i = m_next;
+        let (m_next, l_next, p, alpha) = online_softmax(m_prev, l_i, scores, scale);
+        (m_i, l_i) = (m_next, l_next);
         let v = tl::reshape(v.load::<1, 1, K, D>(sequence, head / group, start, 0), [K, D]);
         attn_acc = tl::dot(p.to::<T>(), v, attn_acc * alpha.col());
         acc = if block == blocks - 1 {
-            let l_safe = tl::select(m_i == f32::NEG_INFINITY, 1.0, l_i);
+            let (l_safe, _) = sum_and_logarithm(m_i, l_i);
             let attended = (attn_acc * (1.0 / l_safe).col()).to::<T>();
             let weight = tl::reshape(weight.load::<1, D, N>(head, 0, col), [D, N]);
             tl::dot(attended, weight, acc)

@@ -6,6 +6,8 @@ use dsl_runtime::prelude::*;
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::welford::welford;
+
     /// The lanes' means, the sums of squared deviations from them and the counts of elements, as one of each.
     #[fuse_fn]
     fn combine_lanes(means: Tile<f32>, squares: Tile<f32>, counts: Tile<f32>) -> (f32, f32, f32) {
@@ -45,9 +47,7 @@ mod kernels {
                 let mask = (row + rows < images).col() & (col + cols < pixels).row();
                 let planes = (row + rows) * channels + channel;
                 let x = tl::load(x + (planes * pixels).col() + (col + cols).row(), mask).to::<f32>();
-                let delta = tl::select(mask, x - means, 0.0);
-                means += delta * (1.0 / n_seen);
-                squares += delta * (x - means);
+                (means, squares) = welford(means, squares, x, mask, n_seen);
             }
         }
         let image_counts = tl::cdiv(images - first_row - rows, image_splits * (1024 / COLS));
@@ -77,9 +77,7 @@ mod kernels {
             n_seen += 1.0;
             let mask = (row + rows < n_rows).col() & (cols < n_cols).row();
             let x = tl::load(x + ((row + rows) * n_cols).col() + cols.row(), mask).to::<f32>();
-            let delta = tl::select(mask, x - means, 0.0);
-            means += delta * (1.0 / n_seen);
-            squares += delta * (x - means);
+            (means, squares) = welford(means, squares, x, mask, n_seen);
         }
         let counts = tl::cdiv(n_rows - split * 16 - rows, tl::num_programs(1) * 16).to::<f32>();
         let count = tl::sum(counts, 0);

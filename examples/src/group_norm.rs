@@ -72,6 +72,8 @@ pub fn group_norm_large<T: Float, const RUN: usize, const ROWS: usize>(
     pixels: i32,
     eps: f32,
 ) {
+    use crate::welford::mean_and_variance;
+
     let group = tl::program_id(0);
     let rows = tl::arange(0, ROWS) * RUN;
     let lane_offsets = rows.col() + tl::arange(0, RUN).row();
@@ -90,9 +92,7 @@ pub fn group_norm_large<T: Float, const RUN: usize, const ROWS: usize>(
         squares += tl::sum(centered * centered, 1) + delta * delta * (RUN as f32 * n_before / n_seen);
     }
     let counts = tl::cdiv(size - rows, ROWS * RUN).to::<f32>() * RUN as f32;
-    let mean = tl::sum(means * counts, 0) / size as f32;
-    let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
-    let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / size as f32;
+    let (mean, var) = mean_and_variance(means, squares, counts, size);
     let deviations = tl::rsqrt(var + eps);
     let first_channel = group % groups * (size / pixels);
     for first in (0..size).step_by(ROWS * RUN) {

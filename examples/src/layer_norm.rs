@@ -224,6 +224,8 @@ pub fn layer_norm_long<T: Float, const BLOCK: usize>(
     n_cols: i32,
     eps: f32,
 ) {
+    use crate::welford::{mean_and_variance, welford};
+
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mut means = tl::zeros::<f32>([BLOCK]);
@@ -233,14 +235,10 @@ pub fn layer_norm_long<T: Float, const BLOCK: usize>(
         n_seen += 1.0;
         let mask = first + cols < n_cols;
         let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
-        let delta = tl::select(mask, x - means, 0.0);
-        means += delta * (1.0 / n_seen);
-        squares += delta * (x - means);
+        (means, squares) = welford(means, squares, x, mask, n_seen);
     }
     let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
-    let mean = tl::sum(means * counts, 0) / n_cols as f32;
-    let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
-    let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / n_cols as f32;
+    let (mean, var) = mean_and_variance(means, squares, counts, n_cols);
     let scale = tl::rsqrt(var + eps);
     for first in (0..n_cols).step_by(BLOCK) {
         let mask = first + cols < n_cols;

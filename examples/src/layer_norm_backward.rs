@@ -84,6 +84,8 @@ pub fn layer_norm_backward_long<T: Float, const BLOCK: usize>(
     n_cols: i32,
     eps: f32,
 ) {
+    use crate::welford::{mean_and_variance, welford};
+
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mut means = tl::zeros::<f32>([BLOCK]);
@@ -97,16 +99,12 @@ pub fn layer_norm_backward_long<T: Float, const BLOCK: usize>(
         let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
         let dy = tl::load(dy + row * n_cols + first + cols, mask).to::<f32>();
         let g = dy * tl::load(gamma + first + cols, mask).to::<f32>();
-        let delta = tl::select(mask, x - means, 0.0);
-        means += delta * (1.0 / n_seen);
-        squares += delta * (x - means);
+        (means, squares) = welford(means, squares, x, mask, n_seen);
         g_sums += g;
         g_x += g * x;
     }
     let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
-    let mean = tl::sum(means * counts, 0) / n_cols as f32;
-    let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
-    let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / n_cols as f32;
+    let (mean, var) = mean_and_variance(means, squares, counts, n_cols);
     let mean_g = tl::sum(g_sums, 0) / n_cols as f32;
     // The mean is subtracted in each lane before lanes are added.
     let mean_g_x = tl::sum(g_x - mean * g_sums, 0) / n_cols as f32;

@@ -13,7 +13,7 @@
 //! | [`decoder_layer`] | a layer of a decoder: norms, attention with rotary embedding, a gated feed-forward |
 //! | [`form`] | fused or separate operations |
 //! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
-//! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
+//! | [`attention`](mod@attention), [`attention_kernels`] | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout; its kernel |
 //! | [`attention_projection`](mod@attention_projection) | attention and the linear layer behind it, in one kernel where rows of the result are short |
 //! | [`attention_decode`] | of a few queries over many keys, split over programs |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
@@ -33,6 +33,7 @@
 //! | [`recurrence`] | `h = a * h + b` along time, gated |
 //! | [`gating`], [`embedding`] | the experts of a token; rows of a table |
 //! | [`moe`], [`moe_kernels`], [`moe_reference`] | a mixture of experts in `i8`: tokens grouped by expert, gated and weighted, in five launches; its kernels; its reference |
+//! | [`online_softmax`](mod@online_softmax), [`welford`](mod@welford) | functions for kernels of any crate: the softmax of blocks of scores; means and variances of pieces of rows |
 //!
 //! Kernels are compiled when the library is built, by the family: each is a feature, and all are on by default. With
 //! `default-features = false` cargo builds the families that are named, and those that their functions call. [`activation`], [`form`]
@@ -41,12 +42,12 @@
 //! | feature | modules | turns on |
 //! | --- | --- | --- |
 //! | `elementwise` | [`act_and_mul`], [`add_activation`], [`add_mul`], [`bias_activation`], [`fusion_flags`], [`linear_combination`], [`scale_relu`] | |
-//! | `norms` | [`add_layer_norm`], [`batch_norm`], [`batch_norm_kernels`], [`center`], [`group_norm`], [`l2_norm`], [`layer_norm`], [`layer_norm_backward`], [`layer_norm_gelu`], [`norm_activation`], [`partials`], [`rms_norm`], [`rms_norm_backward`] | |
+//! | `norms` | [`add_layer_norm`], [`batch_norm`], [`batch_norm_kernels`], [`center`], [`group_norm`], [`l2_norm`], [`layer_norm`], [`layer_norm_backward`], [`layer_norm_gelu`], [`norm_activation`], [`partials`], [`rms_norm`], [`rms_norm_backward`], [`welford`](mod@welford) | |
 //! | `softmax` | [`softmax`](mod@softmax), [`masked_softmax`], [`cross_entropy`] | |
 //! | `dropout` | [`dropout`], [`bias_dropout`], [`partials`] | |
 //! | `embedding`, `gating`, `recurrence` | [`embedding`], [`gating`], [`recurrence`] | |
 //! | `rope` | [`rope`], [`packed_qkv`](mod@packed_qkv) | |
-//! | `attention` | [`attention`](mod@attention), [`attention_decode`], [`attention_reference`] | `dropout` |
+//! | `attention` | [`attention`](mod@attention), [`attention_decode`], [`attention_kernels`], [`attention_reference`], [`online_softmax`](mod@online_softmax) | `dropout` |
 //! | `rotary-attention` | [`rotary_attention`](mod@rotary_attention) | `attention`, `rope` |
 //! | `matmul` | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`], [`split_matmul`] | `elementwise` |
 //! | `layers` | [`attention_projection`](mod@attention_projection), [`decoder_layer`], [`feed_forward`], [`linear_norm`](mod@linear_norm), [`linear_rope`](mod@linear_rope), [`norm_linear`](mod@norm_linear) | `attention`, `elementwise`, `matmul`, `norms`, `rope` |
@@ -89,6 +90,8 @@ pub mod add_mul;
 pub mod attention;
 #[cfg(feature = "attention")]
 pub mod attention_decode;
+#[cfg(feature = "attention")]
+pub mod attention_kernels;
 #[cfg(feature = "layers")]
 pub mod attention_projection;
 #[cfg(feature = "attention")]
@@ -160,6 +163,8 @@ pub mod moe_reference;
 pub mod norm_activation;
 #[cfg(feature = "layers")]
 pub mod norm_linear;
+#[cfg(feature = "attention")]
+pub mod online_softmax;
 #[cfg(feature = "rope")]
 pub mod packed_qkv;
 #[cfg(any(feature = "dropout", feature = "norms"))]
@@ -190,6 +195,8 @@ mod shape;
 pub mod softmax;
 #[cfg(feature = "matmul")]
 pub mod split_matmul;
+#[cfg(feature = "norms")]
+pub mod welford;
 
 use dsl_runtime::kernel::Kernel;
 

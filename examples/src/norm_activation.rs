@@ -30,6 +30,8 @@ pub const PIECE: usize = 8192;
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::welford::mean_and_variance;
+
     /// Shifts, activates and stores, with one of the activations, which all programs of a launch have. Each branch does all of it:
     /// nothing of a tile outlives a branch.
     #[fuse_fn]
@@ -120,9 +122,7 @@ mod kernels {
             squares += delta * (x - means);
         }
         let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
-        let mean = tl::sum(means * counts, 0) / n_cols as f32;
-        let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
-        let var = (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / n_cols as f32;
+        let (mean, var) = mean_and_variance(means, squares, counts, n_cols);
         let scale = tl::rsqrt(var + eps);
         for first in (0..n_cols).step_by(BLOCK) {
             let mask = first + cols < n_cols;

@@ -62,6 +62,7 @@ const SHORT_KEYS: usize = 1024;
 
 #[fuse_module]
 mod kernels {
+    use crate::online_softmax::{online_softmax, sum_and_logarithm};
     use dsl_runtime::prelude::*;
 
     /// Queries of a program of [`rotary_attention()`], and its keys of an iteration.
@@ -125,20 +126,14 @@ mod kernels {
             } else {
                 scores
             };
-            let m_next = tl::maximum(m_i, tl::max(scores, 1) * scale);
-            let m_safe = tl::select(m_next == f32::NEG_INFINITY, 0.0, m_next);
-            let p = tl::exp2(tl::fma(scores, scale, -m_safe.col()));
-            let alpha = tl::exp2(m_i - m_safe);
-            l_i = l_i * alpha + tl::sum(p, 1);
-            m_i = m_next;
+            let (m_next, l_next, p, alpha) = online_softmax(m_i, l_i, scores, scale);
+            (m_i, l_i) = (m_next, l_next);
             let v = tl::reshape(v.load::<1, KEYS, { 2 * HALF }>(key_head, start, 0), [KEYS, 2 * HALF]);
             acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
         }
-        let is_fully_masked = m_i == f32::NEG_INFINITY;
-        let l_safe = tl::select(is_fully_masked, 1.0, l_i);
+        let (l_safe, lse_row) = sum_and_logarithm(m_i, l_i);
         out.store(tl::reshape((acc * (1.0 / l_safe).col()).to::<T>(), [1, QUERIES, 2 * HALF]), head, row, 0);
-        let lse_log2 = tl::select(is_fully_masked, f32::NEG_INFINITY, m_i + tl::log2(l_safe));
-        lse.store(tl::reshape(lse_log2 * 0.6931472, [1, QUERIES, 1]), head, row, 0);
+        lse.store(tl::reshape(lse_row, [1, QUERIES, 1]), head, row, 0);
     }
 
     /// Rotates rows of heads of `[heads, 2, rows, half]`, `HALF` pairs at most. The grid counts tiles of rows and heads.

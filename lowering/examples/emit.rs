@@ -1,5 +1,5 @@
-//! Lowers the first variant of a kernel in a file to PTX without rustc: `emit KERNEL.rs OUT_STEM [num_warps
-//! [programs]]` writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx`, the schedule of each specialization,
+//! Lowers a variant of a kernel in a file to PTX without rustc: `emit FILE.rs[:KERNEL[:VARIANT]] OUT_STEM [num_warps
+//! [programs]]`, the first of each where none is named, writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx`, the schedule of each specialization,
 //! and `OUT_STEM.txt`, which lists each one's entry, threads, programs per block, shared bytes and guards. For measuring choices that the attribute does
 //! not offer.
 
@@ -8,26 +8,26 @@ use lowering::driver::pipeline;
 use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
 use lowering::mlir::Session;
-use tile_ir::frontend::syntax;
 use tile_ir::frontend::typeck;
 use tile_ir::support::diagnostic::Errors;
+use tile_ir::testing::sources::kernels;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let [_, source, stem, rest @ ..] = args.as_slice() else {
-        panic!("emit KERNEL.rs OUT_STEM [num_warps [programs]]");
+    let [_, place, stem, rest @ ..] = args.as_slice() else {
+        panic!("emit FILE.rs[:KERNEL[:VARIANT]] OUT_STEM [num_warps [programs]]");
     };
-    let source = std::fs::read_to_string(source).expect("a kernel's source");
     let argument = |i: usize| rest.get(i).and_then(|text| text.parse().ok());
-    let item: syn::ItemFn = syn::parse_str(&source).expect("a function");
-    let syn::Meta::List(attribute) = &item.attrs[0].meta else { panic!("#[fuse_kernel(..)]") };
-    let function = syn::ItemFn { attrs: vec![], ..item.clone() };
-    let mut errors = Errors::new();
-    let tokens = quote::quote! { #function };
-    let kernel = syntax::parse(attribute.tokens.clone(), tokens, &mut errors).expect("a kernel");
-    let variants = typeck::variants(&kernel, &mut errors);
-    let mut checked = typeck::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let requested = KernelRequests::of(&kernel, &variants[0]);
+    let mut place = place.split(':');
+    let source = std::fs::read_to_string(place.next().expect("a file")).expect("a kernel's source");
+    let (name, index) =
+        (place.next(), place.next().map_or(0, |index| index.parse().expect("a variant's index")));
+    let mut found = kernels(&source).into_iter();
+    let kernel = found.find(|kernel| name.is_none_or(|name| kernel.name == name)).expect("a kernel");
+    let variants = typeck::variants(&kernel, &mut Errors::new());
+    let variant = &variants[index];
+    let mut checked = typeck::check(&kernel, variant).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let requested = KernelRequests::of(&kernel, variant);
     let requests =
         KernelRequests { num_warps: argument(0).or(requested.num_warps), programs: argument(1), ..requested };
     pipeline::shared(&mut checked.func, requests).expect("valid tile IR");

@@ -102,12 +102,8 @@ fn parse_module_beside(others: &[syntax::FuseModule], source: &str) -> (Option<s
         let Some(wanted) = module.as_ref().and_then(syntax::FuseModule::wanted) else {
             return (module, errors);
         };
-        let path: Vec<TokenTree> = wanted.path().into_iter().collect();
-        let [.., TokenTree::Ident(owner), _, _, TokenTree::Ident(name)] = &path[..] else {
-            panic!("{}", wanted.path());
-        };
-        let other = others.iter().find(|other| other.name == *owner).expect("the module was given");
-        let text = syntax::exported(name, &other.items);
+        let other = others.iter().find(|other| other.name == *wanted.owner()).expect("the module was given");
+        let text = syntax::exported(wanted.name(), &other.items);
         imports.push(syntax::imported(wanted.path(), text).expect("a text that comes back"));
     }
 }

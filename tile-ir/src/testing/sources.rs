@@ -1,10 +1,14 @@
-//! The kernels of source files.
+//! The kernels of source files. What they import is searched in the sources of this repository.
 
-use proc_macro2::TokenStream;
+use std::cell::OnceCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 
 use super::macro_rules::MacroRules;
-use crate::frontend::syntax::{self, FuseModule, Kernel, ModuleItem};
+use crate::frontend::syntax::{self, FuseModule, Import, Items, Kernel, ModuleItem, Wanted};
 use crate::support::diagnostic::Errors;
 
 /// A procedural macro: what a call of this name expands to, if it is known.
@@ -56,7 +60,13 @@ impl Reader {
                 syn::Meta::List(list) => list.tokens,
                 _ => Default::default(),
             };
-            self.kernels.extend(syntax::parse(arguments, function.to_token_stream(), &mut self.errors));
+            let function = function.to_token_stream();
+            let mut items = Items::default();
+            while let Some(wanted) = syntax::wanted(TokenStream::new(), function.clone(), &items) {
+                items.imports.push(import(&wanted));
+            }
+            let kernel = syntax::parse(arguments, function, &mut self.errors);
+            self.kernels.extend(kernel.map(|kernel| Kernel { items: items.into(), ..kernel }));
         }
     }
 
@@ -64,10 +74,10 @@ impl Reader {
         if syntax::is_conditional(&module.to_token_stream()) {
             return;
         }
-        let mark = take_attribute(&mut module.attrs, "fuse_module");
-        let parse =
-            |_| syntax::parse_module(Default::default(), module.to_token_stream(), vec![], &mut self.errors);
-        if let Some(module) = mark.and_then(parse) {
+        if take_attribute(&mut module.attrs, "fuse_module").is_none() {
+            return;
+        }
+        if let Some(module) = with_imports(module.to_token_stream(), &mut self.errors) {
             self.kernels.extend(of_module(module, &mut self.errors));
         }
     }
@@ -98,4 +108,72 @@ fn of_module(module: FuseModule, errors: &mut Errors) -> Vec<Kernel> {
         }
     }
     kernels
+}
+
+/// A module, with what it uses of others.
+fn with_imports(module: TokenStream, errors: &mut Errors) -> Option<FuseModule> {
+    let mut imports = vec![];
+    loop {
+        let mut own = Errors::new();
+        let parsed = syntax::parse_module(TokenStream::new(), module.clone(), imports.clone(), &mut own);
+        match parsed.as_ref().and_then(FuseModule::wanted) {
+            Some(wanted) => imports.push(import(&wanted)),
+            None => {
+                errors.extend(own);
+                return parsed;
+            }
+        }
+    }
+}
+
+/// An item of the module that its path names, or of a module in a file of that name.
+fn import(wanted: &Wanted) -> Import {
+    thread_local! {
+        static SHARED: OnceCell<Vec<(PathBuf, syn::ItemMod)>> = const { OnceCell::new() };
+    }
+    let (owner, name) = (wanted.owner(), wanted.name());
+    let module = SHARED.with(|shared| {
+        let modules = shared.get_or_init(shared_modules).iter();
+        let mut found = modules.filter(|(path, module)| {
+            let is_of_file = path.file_stem().is_some_and(|stem| *owner == stem.to_string_lossy());
+            (module.ident == *owner || is_of_file) && declares(module, name)
+        });
+        found.next().map(|(_, module)| module.to_token_stream())
+    });
+    let module = module.unwrap_or_else(|| panic!("no source has `{}`", wanted.path()));
+    let module = with_imports(module, &mut Errors::new()).expect("a module");
+    syntax::imported(wanted.path(), syntax::exported(name, &module.items)).expect("a text that comes back")
+}
+
+fn declares(module: &syn::ItemMod, name: &Ident) -> bool {
+    let mut items = module.content.iter().flat_map(|(_, items)| items);
+    items.any(|item| match item {
+        syn::Item::Fn(item) => item.sig.ident == *name,
+        syn::Item::Const(item) => item.ident == *name,
+        syn::Item::Enum(item) => item.ident == *name,
+        _ => false,
+    })
+}
+
+/// The modules of this repository whose functions other files may use, with their files.
+fn shared_modules() -> Vec<(PathBuf, syn::ItemMod)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut modules = vec![];
+    for folder in ["examples/src", "tests/kernels/src", "book/code/src"] {
+        for entry in fs::read_dir(root.join(folder)).expect("a folder of sources") {
+            let path = entry.expect("a readable folder").path();
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            if !text.contains("#[fuse_fn]") {
+                continue;
+            }
+            for item in syn::parse_file(&text).expect("a source file").items {
+                if let syn::Item::Mod(mut module) = item
+                    && take_attribute(&mut module.attrs, "fuse_module").is_some()
+                {
+                    modules.push((path.clone(), module));
+                }
+            }
+        }
+    }
+    modules
 }

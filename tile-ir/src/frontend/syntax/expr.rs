@@ -9,7 +9,7 @@ use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
 use super::unsupported::{is_foreign_module, is_iterator, is_unknown};
-use super::{function, import, match_lowering, parameters, suffix};
+use super::{function, match_lowering, parameters, suffix, use_tree};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::DType;
@@ -77,7 +77,7 @@ impl Parser<'_> {
                 self.unsupported_help(item.static_token, "a `static` item", "declare a `const`");
             }
             syn::Item::Use(item) => {
-                let uses = import::uses(item);
+                let uses = use_tree::uses(item);
                 if uses.is_empty() {
                     let help =
                         "the functions of `tl::` need none; others are named one by one, `use path::{a, b};`";

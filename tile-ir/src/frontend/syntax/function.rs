@@ -5,7 +5,7 @@ use quote::ToTokens;
 
 use super::ast::*;
 use super::item::{fn_source, parse_generics, report_words_before_fn, type_help, type_name, view_type};
-use super::{conditions, early_exit, expr, import, inner_attributes, suffix};
+use super::{conditions, early_exit, expr, inner_attributes, suffix, use_tree};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -217,7 +217,7 @@ pub(super) fn parse_file(file: syn::File, errors: &mut Errors) -> Items {
             syn::Item::Fn(item) => items.functions.push(parse(item, errors).into()),
             syn::Item::Const(item) => items.constants.push(constant(&item)),
             syn::Item::Enum(item) => items.constants.extend(variants(&item)),
-            syn::Item::Use(item) => items.uses.extend(import::uses(&item)),
+            syn::Item::Use(item) => items.uses.extend(use_tree::uses(&item)),
             other => errors.push(Loc::of(other), "an item that kernels do not know"),
         }
     }

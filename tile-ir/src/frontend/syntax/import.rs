@@ -13,12 +13,8 @@ use syn::visit::{self, Visit};
 use super::ast::*;
 use super::module::{FuseModule, ModuleItem, listed_paths};
 use super::token_names::collect_names;
-use super::{fragments, function};
+use super::{fragments, function, use_tree};
 use crate::support::diagnostic::Errors;
-use crate::support::dtype::DType;
-
-/// Crates whose items are no kernel's.
-const OTHER_CRATES: [&str; 4] = ["std", "core", "alloc", "dsl_runtime"];
 
 /// An item that a kernel mentions and whose text another module has.
 pub struct Wanted {
@@ -45,60 +41,10 @@ impl Wanted {
     pub fn name(&self) -> &Ident {
         &self.path[self.path.len() - 1]
     }
-}
 
-/// The names that a `use` declaration brings; a glob brings none that could be told from others.
-pub(super) fn uses(item: &syn::ItemUse) -> Vec<Use> {
-    let mut uses = vec![];
-    collect_uses(&item.tree, &mut vec![], &mut uses);
-    for one in &mut uses {
-        one.leading_colon = item.leading_colon.is_some();
-    }
-    uses.retain(|one| {
-        let name = one.name.to_string();
-        let is_own = OTHER_CRATES.iter().all(|other| one.path[0] != other);
-        is_own && one.path.len() > 1 && name != "tl" && DType::parse(&name).is_none()
-    });
-    uses
-}
-
-fn collect_uses(tree: &syn::UseTree, prefix: &mut Vec<Ident>, uses: &mut Vec<Use>) {
-    let mut leaf = |own: &Ident, name: &Ident| {
-        let mut path = prefix.clone();
-        if own != "self" {
-            path.push(own.clone());
-        }
-        let name = if name == "self" { path.last() } else { Some(name) };
-        if let Some(name) = name.cloned() {
-            uses.push(Use { name, path, leading_colon: false });
-        }
-    };
-    match tree {
-        syn::UseTree::Name(tree) => leaf(&tree.ident, &tree.ident),
-        syn::UseTree::Rename(tree) => leaf(&tree.ident, &tree.rename),
-        syn::UseTree::Path(tree) => {
-            prefix.push(tree.ident.clone());
-            collect_uses(&tree.tree, prefix, uses);
-            prefix.pop();
-        }
-        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| collect_uses(tree, prefix, uses)),
-        syn::UseTree::Glob(_) => {}
-    }
-}
-
-impl Use {
-    /// What a path that begins with this name names: up to the first name of a type, whose variants its text has.
-    fn resolve(&self, path: &[Ident]) -> Option<Vec<Ident>> {
-        let (first, rest) = path.split_first()?;
-        if *first != self.name {
-            return None;
-        }
-        let mut whole = self.path.clone();
-        whole.extend(rest.iter().cloned());
-        let is_type = |name: &Ident| name.to_string().starts_with(char::is_uppercase);
-        let end = (self.path.len() - 1..whole.len()).find(|&at| is_type(&whole[at]));
-        whole.truncate(end.map_or(whole.len(), |at| at + 1));
-        Some(whole)
+    /// The name of its module.
+    pub fn owner(&self) -> &Ident {
+        &self.path[self.path.len() - 2]
     }
 }
 
@@ -230,7 +176,7 @@ impl<'ast> Visit<'ast> for Mentions {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        self.uses.extend(uses(item));
+        self.uses.extend(use_tree::uses(item));
     }
 }
 
@@ -296,14 +242,6 @@ impl ToTokens for Import {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         let Import { path, text, .. } = self;
         tokens.extend(quote! { (#(#path)::*) #text });
-    }
-}
-
-impl Use {
-    fn tokens(&self) -> TokenStream {
-        let Use { name, path, leading_colon } = self;
-        let colon = leading_colon.then(|| quote! { :: });
-        quote! { use #colon #(#path)::* as #name; }
     }
 }
 

@@ -26,6 +26,7 @@ mod option_mistakes;
 mod suffix;
 mod token_names;
 mod unsupported;
+mod use_tree;
 mod values;
 mod without_effect;
 

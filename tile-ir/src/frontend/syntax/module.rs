@@ -12,7 +12,7 @@ use quote::{ToTokens, quote};
 use super::ast::*;
 use super::inner_attributes::{has_name, take_marks};
 use super::token_names::collect_names;
-use super::{conditions, depth, fragments, function, import};
+use super::{conditions, depth, fragments, function, use_tree};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// A module marked `#[fuse_module]`.
@@ -118,7 +118,7 @@ pub fn parse(
     let head = quote! { #(#attributes)* #visibility #unsafety #mod_token #name };
     let (constants, unmarked) = (constants(&content), unmarked(&content));
     let uses = content.iter().filter_map(|item| match item {
-        syn::Item::Use(item) => Some(import::uses(item)),
+        syn::Item::Use(item) => Some(use_tree::uses(item)),
         _ => None,
     });
     let uses = uses.flatten().collect();

@@ -1,0 +1,45 @@
+//! Means and variances of rows that come in pieces: functions for kernels of any crate.
+//!
+//! Each lane of a tile keeps the mean of its own elements and the sum of their squared deviations from it, so that no digits cancel, as they
+//! do in the difference of a sum of squares and the square of a sum.
+//!
+//! **Source.** Welford, *Note on a method for calculating corrected sums of squares and products*, 1962; the lanes are combined as in Chan,
+//! Golub, LeVeque, *Updating formulae and a pairwise algorithm for computing sample variances*, 1979.
+
+use dsl_runtime::prelude::*;
+
+#[fuse_module]
+mod functions {
+    use dsl_runtime::prelude::*;
+
+    /// The next means and sums of squared deviations of lanes, once each has taken its element of `x` where `mask` is true. It is the
+    /// `n_seen`-th one of every lane that took one. All tiles have one shape.
+    #[fuse_fn]
+    pub fn welford(
+        means: Tile<f32>,
+        squares: Tile<f32>,
+        x: Tile<f32>,
+        mask: Tile<bool>,
+        n_seen: f32,
+    ) -> (Tile<f32>, Tile<f32>) {
+        let delta = tl::select(mask, x - means, 0.0);
+        let next = means + delta * (1.0 / n_seen);
+        (next, squares + delta * (x - next))
+    }
+
+    /// The mean and the variance of `size` elements, of which each lane took so many as `counts` has; `means`, `squares` and `counts` are
+    /// `[N]`.
+    #[fuse_fn]
+    pub fn mean_and_variance(
+        means: Tile<f32>,
+        squares: Tile<f32>,
+        counts: Tile<f32>,
+        size: i32,
+    ) -> (Tile<f32>, Tile<f32>) {
+        let mean = tl::sum(means * counts, 0) / size as f32;
+        let mean_delta = tl::select(counts > 0.0, means - mean, 0.0);
+        (mean, (tl::sum(squares, 0) + tl::sum(mean_delta * mean_delta * counts, 0)) / size as f32)
+    }
+}
+
+pub use functions::{mean_and_variance, welford};
