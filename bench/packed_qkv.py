@@ -209,7 +209,7 @@ class RotaryAttention(Entry):
                      for name, of, rows in (("q", heads, queries), ("k", key_heads, keys))]
         wide = 64 if d <= 64 else 128
         nothing = {"bias": args["q"][:0, :0, :0], "slopes": args["lse"].flatten()[:0]}
-        attention = Launch("attention", types, lambda *consts: consts == (0, wide, 128, 128),
+        attention = Launch("attention", types, lambda *consts: consts == (0, False, False, wide, 128, 128),
                            lambda *_: (1, cdiv(queries, 128), heads), q=args["rotated_q"][None], k=args["rotated_k"][None],
                            v=args["v"][None], out=args["out"][None], **nothing)
         return [*rotations, attention]

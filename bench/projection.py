@@ -160,8 +160,8 @@ class AttentionProjection(Entry):
         tile = products.Attention(True).tile(heads, length, d)
         most = max((16 << 20) // (2 * length * d * dtype.itemsize) * group, sm_count() // 4)
         together = max(side for side in range(1, min(most, heads) + 1) if heads % side == 0)
-        return Launch("attention", [NAMES[dtype]], lambda form, *of: form == 1 and of == tile,
-                      lambda _, __, rows, ___: (together, cdiv(length, rows), heads // together),
+        return Launch("attention", [NAMES[dtype]], lambda *consts: consts == (1, False, False, *tile),
+                      lambda *consts: (together, cdiv(length, consts[-2]), heads // together),
                       bias=args["q"][0, :0, :0, :0], slopes=args["lse"].flatten()[:0], out=args["attended"].permute(0, 2, 1, 3),
                       left=0, right=0, softcap=0.0, p=0.0, seed=0)
 

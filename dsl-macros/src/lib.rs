@@ -26,6 +26,13 @@ pub fn fuse_fn(_: TokenStream, item: TokenStream) -> TokenStream {
     lowering::misplaced_function(item.into()).into()
 }
 
+/// A struct of values that the kernels of its `#[fuse_module]` use; see the documentation of `dsl_runtime::tl`.
+#[proc_macro_attribute]
+pub fn fuse_struct(_: TokenStream, item: TokenStream) -> TokenStream {
+    // Within a `#[fuse_module]` the module takes it before rustc gets here.
+    lowering::misplaced_struct(item.into()).into()
+}
+
 /// Expands an item that rustc has stripped of what `cfg` takes out; [`fuse_kernel`] and [`fuse_module`] make its input.
 #[doc(hidden)]
 #[proc_macro_derive(Configured)]

@@ -159,7 +159,7 @@ pub use cudarc;
 pub use device::Device;
 #[doc(hidden)]
 pub use dsl_macros::{Configured, configured, imported};
-pub use dsl_macros::{fuse_fn, fuse_kernel, fuse_module};
+pub use dsl_macros::{fuse_fn, fuse_kernel, fuse_module, fuse_struct};
 pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
 pub use error::{Error, ProgramAccess, Result};
 pub use graph::{Graph, GraphBuffers};
@@ -181,6 +181,6 @@ pub mod prelude {
 
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        View, ViewMut, bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, tl,
+        View, ViewMut, bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, fuse_struct, tl,
     };
 }

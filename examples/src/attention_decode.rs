@@ -80,7 +80,7 @@ pub fn attention_split<T: Float, const SCORE_MOD: bool, const D: usize, const M:
     left: i32,
     right: i32,
 ) {
-    use crate::online_softmax::{online_softmax, soft_capped, sum_and_logarithm};
+    use crate::online_softmax::{OnlineSoftmax, soft_capped};
 
     let keys = k.shape(1).to::<i32>();
     let split = tl::program_id(0);
@@ -101,8 +101,7 @@ pub fn attention_split<T: Float, const SCORE_MOD: bool, const D: usize, const M:
     };
     let q = tl::reshape(q.load::<1, 1, M, D>(head, query, first_row, 0), [M, D]);
     let mut acc = tl::zeros::<f32>([M, D]);
-    let mut m_i = tl::full([M], f32::NEG_INFINITY);
-    let mut l_i = tl::zeros::<f32>([M]);
+    let mut softmax = OnlineSoftmax::new::<M>();
     for start in (kv_begin..keys).step_by(stride) {
         let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
         let scores = tl::dot(q, tl::trans(k));
@@ -129,20 +128,19 @@ pub fn attention_split<T: Float, const SCORE_MOD: bool, const D: usize, const M:
             scores
         };
         let score_scale = if SCORE_MOD { 1.0 } else { scale };
-        let (m_next, l_next, p, alpha) = online_softmax(m_i, l_i, scores, score_scale);
-        (m_i, l_i) = (m_next, l_next);
+        let (p, alpha) = softmax.step(scores, score_scale);
         let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
         acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
     }
-    let (l_safe, lse_row) = sum_and_logarithm(m_i, l_i);
+    let (l_safe, lse_row) = softmax.sum_and_logarithm();
     let normalized = acc * (1.0 / l_safe).col();
     if out.shape(0) > 0 {
         out.store(tl::reshape(normalized.to::<T>(), [1, 1, M, D]), head, query, first_row, 0);
         lse.store(tl::reshape(lse_row, [1, 1, M, 1]), head, query, first_row, 0);
     } else {
         partial_acc.store(tl::reshape(normalized, [1, 1, 1, M, D]), split, head, query, first_row, 0);
-        partial_ml.store(tl::reshape(m_i, [1, 1, 1, M, 1]), split, head, query, first_row, 0);
-        partial_ml.store(tl::reshape(l_i, [1, 1, 1, M, 1]), split, head, query, first_row, 1);
+        partial_ml.store(tl::reshape(softmax.m_i, [1, 1, 1, M, 1]), split, head, query, first_row, 0);
+        partial_ml.store(tl::reshape(softmax.l_i, [1, 1, 1, M, 1]), split, head, query, first_row, 1);
     }
 }
 

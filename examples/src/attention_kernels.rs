@@ -6,7 +6,7 @@ use dsl_runtime::prelude::*;
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    use crate::online_softmax::{next_maximum, online_softmax_at, soft_capped, sum_and_logarithm};
+    use crate::online_softmax::{OnlineSoftmax, soft_capped};
 
     /// Which keys a query attends to. Positions count so that the last query has that of the last key.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,8 +182,7 @@ mod kernels {
         let score_scale = if SCORE_MOD { 1.0 } else { scale };
         let q = tl::reshape(q.load::<1, 1, M, D>(sequence, head, row, 0), [M, D]);
         let mut acc = tl::zeros::<f32>([M, D]);
-        let mut m_i = tl::full([M], f32::NEG_INFINITY);
-        let mut l_i = tl::zeros::<f32>([M]);
+        let mut softmax = OnlineSoftmax::new::<M>();
         for start in (kv_begin..kv_end).step_by(N) {
             let k = tl::reshape(k.load::<1, 1, N, D>(sequence, head / group, start, 0), [N, D]);
             let qk = tl::dot(q, tl::trans(k));
@@ -201,12 +200,12 @@ mod kernels {
                 qk
             };
             let qk = masked::<MASK, M, N>(qk, start, keys, causal_limit, window_start);
-            let m_next = next_maximum(m_i, qk, score_scale);
-            // Probabilities of up to 2^8 are as exact, so `m_i` may lag the maximum by 8, and the accumulator is seldom rescaled.
+            let m_next = softmax.next_maximum(qk, score_scale);
+            // Exponentials of up to 2^8 are as exact, so `m_i` may lag the maximum by 8, and the accumulator is seldom rescaled.
             // Where D is 128 an iteration does not wait for that (docs/decisions/0054).
-            let m_next = if D == 128 { m_next } else { tl::select(m_next - m_i <= 8.0, m_i, m_next) };
-            let (l_next, p, alpha) = online_softmax_at(m_next, m_i, l_i, qk, score_scale);
-            (m_i, l_i) = (m_next, l_next);
+            let m_next =
+                if D == 128 { m_next } else { tl::select(m_next - softmax.m_i <= 8.0, softmax.m_i, m_next) };
+            let (p, alpha) = softmax.step_to(m_next, qk, score_scale);
             let p = if DROPOUT {
                 let first_row = batch_head.to::<i64>() * queries.to::<i64>() + row.to::<i64>();
                 let rows = (first_row + tl::arange(0, M).to::<i64>()) * keys.to::<i64>();
@@ -217,7 +216,7 @@ mod kernels {
             let v = tl::reshape(v.load::<1, 1, N, D>(sequence, head / group, start, 0), [N, D]);
             acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
         }
-        let (l_safe, lse_row) = sum_and_logarithm(m_i, l_i);
+        let (l_safe, lse_row) = softmax.sum_and_logarithm();
         let keep_scale =
             if DROPOUT { tl::select(dropout_p < 1.0, 1.0 / (1.0 - dropout_p), 0.0) } else { 1.0 };
         let normalized = acc * (keep_scale / l_safe).col();

@@ -66,7 +66,7 @@ pub fn attention_projection<T: Float, const D: usize, const M: usize, const N: u
     right: i32,
     scale: f32,
 ) {
-    use crate::online_softmax::{online_softmax, sum_and_logarithm};
+    use crate::online_softmax::OnlineSoftmax;
 
     let (heads, queries, keys) = (q.shape(1).to::<i32>(), q.shape(2).to::<i32>(), k.shape(2).to::<i32>());
     let q_tiles = tl::cdiv(queries, M);
@@ -78,8 +78,7 @@ pub fn attention_projection<T: Float, const D: usize, const M: usize, const N: u
     let kv_end = tl::minimum(keys, causal_limit + M);
     let mut acc = tl::zeros::<f32>([M, N]);
     let mut attn_acc = tl::zeros::<f32>([M, D]);
-    let mut m_i = tl::full([M], f32::NEG_INFINITY);
-    let mut l_i = tl::zeros::<f32>([M]);
+    let mut softmax = OnlineSoftmax::new::<M>();
     // One loop over the blocks of keys of all heads: loads are prefetched across heads. A head has a last block even where its
     // queries are fully masked.
     let blocks = tl::maximum(tl::cdiv(kv_end, K), 1);
@@ -99,13 +98,12 @@ pub fn attention_projection<T: Float, const D: usize, const M: usize, const N: u
             scores
         };
         // The first block of a head resets the softmax: `alpha` is then 0.
-        let m_prev = tl::select(block == 0, f32::NEG_INFINITY, m_i);
-        let (m_next, l_next, p, alpha) = online_softmax(m_prev, l_i, scores, scale);
-        (m_i, l_i) = (m_next, l_next);
+        softmax.m_i = tl::select(block == 0, f32::NEG_INFINITY, softmax.m_i);
+        let (p, alpha) = softmax.step(scores, scale);
         let v = tl::reshape(v.load::<1, 1, K, D>(sequence, head / group, start, 0), [K, D]);
         attn_acc = tl::dot(p.to::<T>(), v, attn_acc * alpha.col());
         acc = if block == blocks - 1 {
-            let (l_safe, _) = sum_and_logarithm(m_i, l_i);
+            let (l_safe, _) = softmax.sum_and_logarithm();
             let attended = (attn_acc * (1.0 / l_safe).col()).to::<T>();
             let weight = tl::reshape(weight.load::<1, D, N>(head, 0, col), [D, N]);
             tl::dot(attended, weight, acc)

@@ -62,7 +62,7 @@ const SHORT_KEYS: usize = 1024;
 
 #[fuse_module]
 mod kernels {
-    use crate::online_softmax::{online_softmax, sum_and_logarithm};
+    use crate::online_softmax::OnlineSoftmax;
     use dsl_runtime::prelude::*;
 
     /// Queries of a program of [`rotary_attention()`], and its keys of an iteration.
@@ -112,8 +112,7 @@ mod kernels {
         let kv_end = tl::minimum(keys, causal_limit + QUERIES);
         let (query_a, query_b) = rotated::<T, QUERIES, HALF>(q, query_angles, head, row);
         let mut acc = tl::zeros::<f32>([QUERIES, 2 * HALF]);
-        let mut m_i = tl::full([QUERIES], f32::NEG_INFINITY);
-        let mut l_i = tl::zeros::<f32>([QUERIES]);
+        let mut softmax = OnlineSoftmax::new::<QUERIES>();
         for start in (0..kv_end).step_by(KEYS) {
             let (key_a, key_b) = rotated::<T, KEYS, HALF>(k, key_angles, key_head, start);
             let scores = tl::dot(query_b, tl::trans(key_b), tl::dot(query_a, tl::trans(key_a)));
@@ -126,12 +125,11 @@ mod kernels {
             } else {
                 scores
             };
-            let (m_next, l_next, p, alpha) = online_softmax(m_i, l_i, scores, scale);
-            (m_i, l_i) = (m_next, l_next);
+            let (p, alpha) = softmax.step(scores, scale);
             let v = tl::reshape(v.load::<1, KEYS, { 2 * HALF }>(key_head, start, 0), [KEYS, 2 * HALF]);
             acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
         }
-        let (l_safe, lse_row) = sum_and_logarithm(m_i, l_i);
+        let (l_safe, lse_row) = softmax.sum_and_logarithm();
         out.store(tl::reshape((acc * (1.0 / l_safe).col()).to::<T>(), [1, QUERIES, 2 * HALF]), head, row, 0);
         lse.store(tl::reshape(lse_row, [1, QUERIES, 1]), head, row, 0);
     }

@@ -15,5 +15,5 @@ pub use devtools::fuzzgen::random_programs;
 pub use devtools::op_table::op_table;
 pub use expand::macros::{
     compile, compile_configured, compile_configured_with, compile_imported, compile_imported_with,
-    compile_method, compile_module, compile_module_with, compile_with, misplaced_function,
+    compile_method, compile_module, compile_module_with, compile_with, misplaced_function, misplaced_struct,
 };

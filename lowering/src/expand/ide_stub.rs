@@ -44,6 +44,16 @@ pub(super) fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> T
     }
 }
 
+/// A struct of values and its functions, for a language server: as written, with the stubs' tile.
+pub(super) fn module_struct(item: &tile_ir::frontend::syntax::StructItem) -> TokenStream {
+    let (visibility, text) = (&item.visibility, complete(item.text.clone()));
+    let mut items = syn::parse2::<syn::File>(text).map(|file| file.items).unwrap_or_default();
+    if let Some(syn::Item::Struct(own)) = items.first_mut() {
+        own.vis = visibility.clone();
+    }
+    quote! { #(#[allow(warnings, clippy::all)] #items)* }
+}
+
 /// A function that takes whatever tiles and scalars a call has, under the name of one that kernels call.
 pub(super) fn stub(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
     let (name, generics) = (&function.name, &function.source.generics);

@@ -2,7 +2,8 @@
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::quote;
-use tile_ir::frontend::syntax::{self, FnItem, Import, Items, Wanted};
+use tile_ir::frontend::syntax::{self, FnItem, Import, Items, StructItem, Wanted};
+use tile_ir::support::diagnostic::source_text;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::configure::MarkedItem;
@@ -54,14 +55,15 @@ pub(super) fn resume(tokens: TokenStream) -> Option<Waiting> {
     Some(Waiting { kind, attribute, item, imports })
 }
 
-/// The macros of a module's functions, constants and enums; `place` tells this module from any other.
+/// The macros of a module's functions, structs, constants and enums; `place` tells this module from any other.
 pub(super) fn text_macros(items: &Items, place: &str) -> TokenStream {
     let functions = items.functions.iter().map(|function| (&function.name, &function.visibility));
+    let structs = items.structs.iter().map(|own| (&own.name, &own.visibility));
     let mut seen: Vec<&Ident> = vec![];
     let constants = items.constants.iter().filter(|constant| constant.value.is_some());
     let constants = constants.map(|constant| (&constant.path[0], &constant.visibility));
     let mut macros = TokenStream::new();
-    for (name, visibility) in functions.chain(constants) {
+    for (name, visibility) in functions.chain(structs).chain(constants) {
         if !seen.contains(&name) {
             seen.push(name);
             macros.extend(text_macro(name, visibility, items, place));
@@ -100,9 +102,9 @@ pub(super) fn documented(function: &FnItem) -> TokenStream {
         return TokenStream::new();
     }
     let stub = super::ide_stub::stub(function);
-    let written = tile_ir::support::diagnostic::source_text(quote! { fn #name });
-    let signature = [&source.generics, &source.inputs, &source.output]
-        .map(|tokens| tile_ir::support::diagnostic::source_text(tokens.clone()));
+    let written = source_text(quote! { fn #name });
+    let signature =
+        [&source.generics, &source.inputs, &source.output].map(|tokens| source_text(tokens.clone()));
     let [generics, inputs, output] = signature;
     let text = format!("```text\n{written}{generics}({inputs}) {output}\n```\n");
     quote! {
@@ -111,4 +113,45 @@ pub(super) fn documented(function: &FnItem) -> TokenStream {
         #(#documentation)*
         #visibility #stub
     }
+}
+
+/// A struct for rustdoc, which shows it and its functions as they were written.
+pub(super) fn documented_struct(item: &StructItem) -> TokenStream {
+    let StructItem { name, visibility, documentation, text, .. } = item;
+    if matches!(visibility, syn::Visibility::Inherited) {
+        return TokenStream::new();
+    }
+    let written = syn::parse2::<syn::File>(text.clone()).map(|file| outline(file.items)).unwrap_or_default();
+    let text = format!("```text\n{written}```\n");
+    quote! {
+        #[cfg(doc)]
+        #[doc = #text]
+        #(#documentation)*
+        #visibility struct #name {
+            _values: (),
+        }
+    }
+}
+
+/// The fields and the signatures of a struct's items, a line each.
+fn outline(items: Vec<syn::Item>) -> String {
+    let mut lines = String::new();
+    let mut line = |tokens: TokenStream| {
+        lines += &source_text(tokens);
+        lines.push('\n');
+    };
+    for item in items {
+        match item {
+            syn::Item::Struct(item) => line(quote! { #item }),
+            syn::Item::Impl(block) => {
+                for member in block.items {
+                    if let syn::ImplItem::Fn(syn::ImplItemFn { vis, sig, .. }) = member {
+                        line(quote! { #vis #sig });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    lines
 }

@@ -158,6 +158,11 @@ fn configured_module(waiting: Waiting, is_begun: bool, options: &BuildOptions) -
                 content.extend(expand::under(&mark.conditions, tokens));
                 marks.extend(mark.name);
             }
+            syntax::ModuleItem::Struct { item, mark } => {
+                let tokens = expand::module_struct(&item, options.effort == Effort::Signature);
+                content.extend(expand::under(&mark.conditions, tokens));
+                marks.extend(mark.name);
+            }
             syntax::ModuleItem::Other(tokens) if !is_begun => content.extend(tokens),
             syntax::ModuleItem::Other(_) => {}
         }
@@ -184,7 +189,19 @@ pub fn misplaced_function(item: TokenStream) -> TokenStream {
     errors.push_help(
         name.unwrap_or_else(|_| Loc::of(item)),
         "no kernel can see this `fuse_fn`: a macro sees no further than what it stands on",
-        "put it and the kernels that call it into one module marked `#[fuse_module]`",
+        "put it into a module marked `#[fuse_module]`; kernels of others bring it with `use`",
+    );
+    errors.into_tokens()
+}
+
+/// `#[fuse_struct]` outside of a `#[fuse_module]`.
+pub fn misplaced_struct(item: TokenStream) -> TokenStream {
+    let mut errors = Errors::new();
+    let name = syn::parse2::<syn::ItemStruct>(item.clone()).map(|item| Loc::of(&item.ident));
+    errors.push_help(
+        name.unwrap_or_else(|_| Loc::of(item)),
+        "no kernel can see this `fuse_struct`: a macro sees no further than what it stands on",
+        "put it and its `impl` into a module marked `#[fuse_module]`; kernels of others bring it with `use`",
     );
     errors.into_tokens()
 }

@@ -15,7 +15,7 @@ mod stack;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
-use tile_ir::frontend::syntax::{FnItem, Items, Kernel, sets_lint_level, without_effect};
+use tile_ir::frontend::syntax::{FnItem, Items, Kernel, StructItem, sets_lint_level, without_effect};
 use tile_ir::frontend::typeck::Variant;
 use tile_ir::support::warning;
 
@@ -108,6 +108,16 @@ pub fn module_function(function: &FnItem, editor: bool) -> TokenStream {
     let (imports, outline) = (ide_stub::function_imports(function), ide_stub::outline(&function.source));
     let documented = import::documented(function);
     quote! { #imports #outline #documented }
+}
+
+/// The expansion of a struct of values: what rustdoc shows, and what an editor and rustc's imports need.
+pub fn module_struct(item: &StructItem, editor: bool) -> TokenStream {
+    if editor {
+        return ide_stub::module_struct(item);
+    }
+    let imports = item.functions.iter().map(|function| ide_stub::function_imports(function));
+    let documented = import::documented_struct(item);
+    quote! { #(#imports)* #documented }
 }
 
 /// A use of each of these names, whose attributes were removed, and of what only kernels use.

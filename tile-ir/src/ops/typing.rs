@@ -27,6 +27,8 @@ pub enum Item {
     /// A slice and offsets into it.
     Pointer(Pointer),
     Tuple(Vec<Operand>),
+    /// A struct, and the values of its fields in their order.
+    Struct(StructId, Vec<Operand>),
     /// `[M, N]`, as shapes are written.
     List(Vec<Operand>),
     Text(String),
@@ -41,6 +43,10 @@ pub enum Item {
 /// A callee, by its index in the checker's table: what it is made of is syntax, which no rule looks into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CalleeId(pub u32);
+
+/// A struct that is declared, by its index in the checker's table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StructId(pub u32);
 
 /// A constant. Without an element type it takes that of the other operand.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -151,6 +151,7 @@ fn declares(module: &syn::ItemMod, name: &Ident) -> bool {
         syn::Item::Fn(item) => item.sig.ident == *name,
         syn::Item::Const(item) => item.ident == *name,
         syn::Item::Enum(item) => item.ident == *name,
+        syn::Item::Struct(item) => item.ident == *name,
         _ => false,
     })
 }

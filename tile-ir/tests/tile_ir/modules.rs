@@ -291,3 +291,177 @@ fn mistakes_of_imports_stand_on_the_call() {
         21: `activate`: `activate` takes 2 arguments, found 1
             note: `activate` is declared"#]].assert_eq(&text.join("\n"));
 }
+
+const SOFTMAX: &str = "mod softmax {
+    #[fuse_struct]
+    pub struct Row { m: Tile<f32>, l: Tile<f32> }
+
+    impl Row {
+        pub fn new<const M: usize>() -> Self {
+            Self { m: tl::full([M], f32::NEG_INFINITY), l: tl::zeros::<f32>([M]) }
+        }
+
+        pub fn step(&mut self, scores: Tile<f32>) -> (Tile<f32>, Tile<f32>) {
+            let m = tl::maximum(self.m, tl::max(scores, 1));
+            let alpha = tl::exp2(self.m - m);
+            let p = tl::exp2(scores - m.col());
+            self.l = self.l * alpha + tl::sum(p, 1);
+            self.m = m;
+            (p, alpha)
+        }
+
+        pub fn sum(&self) -> Tile<f32> { self.l }
+    }
+
+    #[fuse_fn]
+    pub fn scaled(row: Row, by: f32) -> Row { Row { l: row.l * by, ..row } }
+}";
+
+#[test]
+fn structs_are_values_with_methods() {
+    let source = "mod kernels {
+        use crate::softmax::{Row, scaled};
+
+        #[fuse_struct]
+        struct State { softmax: Row, acc: Tile<f32> }
+
+        #[fuse_kernel]
+        fn attend(x: &[f32], out: &mut [f32], n: i32) {
+            let lanes = tl::arange(0, 8);
+            let mut state = State { softmax: Row::new::<1>(), acc: tl::zeros::<f32>([1]) };
+            for i in 0..n {
+                let (p, alpha) = state.softmax.step(tl::load(x + i * 8 + lanes).row());
+                state.acc *= alpha;
+                state.acc = state.acc + tl::sum(p, 1);
+            }
+            let last = if n > 3 { scaled(state.softmax, 2.0) } else { state.softmax };
+            tl::store(out + tl::arange(0, 1), state.acc / last.sum());
+        }
+    }";
+    let (funcs, errors) = module_beside(&[SOFTMAX], source);
+    assert!(errors.is_empty(), "{}", render(&errors, source));
+    expect![[r#"
+        kernel attend(x: &[f32], out: &mut [f32], %0 n: i32) {
+          %1 = arange 0 : i32[8]
+          %2 = constant -inf : f32
+          %3 = splat %2 : f32[1]
+          %4 = constant 0.0 : f32
+          %5 = splat %4 : f32[1]
+          %6 = constant 0 : i32
+          %7 = constant 1 : i32
+          %8, %9, %10 = for %6..%0 step %7 carry %3, %5, %5 : f32[1], f32[1], f32[1] { |%11, %12, %13, %14|
+            %15 = constant 8 : i32
+            %16 = mul %11, %15 : i32
+            %17 = splat %16 : i32[8]
+            %18 = add %17, %1 : i32[8]
+            %19 = load x[%18] : f32[8]
+            %20 = expand_dims %19 axis 0 : f32[1, 8]
+            %21 = reduce %20 axes [1] : f32[1] { |%22, %23|
+              %24 = maximum %22, %23 : f32
+              yield %24
+            }
+            %25 = maximum %12, %21 : f32[1]
+            %26 = sub %12, %25 : f32[1]
+            %27 = exp2 %26 : f32[1]
+            %28 = expand_dims %25 axis 1 : f32[1, 1]
+            %29 = broadcast %28 : f32[1, 8]
+            %30 = sub %20, %29 : f32[1, 8]
+            %31 = exp2 %30 : f32[1, 8]
+            %32 = mul %13, %27 : f32[1]
+            %33 = reduce %31 axes [1] : f32[1] { |%34, %35|
+              %36 = add %34, %35 : f32
+              yield %36
+            }
+            %37 = add %32, %33 : f32[1]
+            %38 = mul %14, %27 : f32[1]
+            %39 = reduce %31 axes [1] : f32[1] { |%40, %41|
+              %42 = add %40, %41 : f32
+              yield %42
+            }
+            %43 = add %38, %39 : f32[1]
+            yield %25, %37, %43
+          }
+          %44 = constant 3 : i32
+          %45 = gt %0, %44 : bool
+          %46, %47 = if %45 : f32[1], f32[1] {
+            %48 = constant 2.0 : f32
+            %49 = splat %48 : f32[1]
+            %50 = mul %9, %49 : f32[1]
+            yield %8, %50
+          } {
+            yield %8, %9
+          }
+          %51 = arange 0 : i32[1]
+          %52 = div %10, %47 : f32[1]
+          store %52, out[%51]
+        }
+    "#]]
+    .assert_eq(&ir::print(&funcs[0], &|_| None));
+}
+
+#[test]
+fn mistakes_about_structs() {
+    check_errors(
+        "mod kernels {
+            #[fuse_struct]
+            struct Pair { first: Tile<f32>, second: Tile<i32> }
+
+            impl Pair {
+                fn total(self) -> Tile<f32> { self.first + self.second.to::<f32>() }
+                fn clear(&mut self) { self.first = 0.0; }
+            }
+
+            #[fuse_struct]
+            struct Other { first: Tile<f32> }
+
+            #[fuse_fn]
+            fn first_of(pair: Pair) -> Tile<f32> { pair.frist }
+
+            #[fuse_kernel]
+            fn wrong_fields(out: &mut [f32]) {
+                let pair = Pair { first: 1.0, third: 2 };
+                let other = Pair { first: 1.0 };
+                let typed = Pair { first: 1.0, second: tl::load(out) };
+            }
+
+            #[fuse_kernel]
+            fn wrong_uses(out: &mut [f32]) {
+                let pair = Pair { first: 1.0, second: 2 };
+                let other = Other { first: 1.0 };
+                tl::store(out, first_of(other));
+                tl::store(out, first_of(pair));
+                tl::store(out, pair.sum());
+                tl::store(out, pair.total(3));
+                tl::store(out, pair + 1.0);
+                pair.clear();
+                pair.first = 2.0;
+                Pair { first: 1.0, second: 2 }.clear();
+                let absent = Nothing { x: 1 };
+            }
+        }",
+        expect![[r#"
+            14: `frist`: `Pair` has no field `frist`
+                help: did you mean `first`?
+                note: in the call of `first_of` on line 28
+            18: `third`: `Pair` has no field `third`
+                help: it has `first` and `second`
+            19: `Pair`: `Pair` has 1 field here without a value
+                help: give `second` one
+            20: `tl::load(out)`: `second` of `Pair` is i32, found f32
+                help: convert it: `.to::<i32>()`
+            27: `other`: argument 1 of `first_of` is a `Pair`, found a `Other`
+            29: `sum`: `Pair` has no method `sum`
+                help: it has `total` and `clear`
+            30: `total`: `total` takes no arguments, found 1
+            31: `pair`: `+` takes tiles and scalars, found a struct
+            32: `pair`: `pair` cannot be assigned twice
+                help: declare it `let mut pair`, or bind it again: `let mut pair = pair;`
+            33: `pair`: `pair` cannot be assigned twice
+                help: declare it `let mut pair`, or bind it again: `let mut pair = pair;`
+            34: `Pair { first: 1.0, second: 2 }`: a method with `&mut self` changes a variable
+                help: give it a name first: `let mut state = ..;`
+            35: `Nothing`: this struct cannot be used in a kernel
+                help: values go together as a tuple, `(a, b)`, or as a struct of a `#[fuse_module]` that is marked `#[fuse_struct]`
+        "#]],
+    );
+}

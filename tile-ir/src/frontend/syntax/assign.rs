@@ -26,6 +26,12 @@ impl Parser<'_> {
                 Some(Stmt::Assign { target, op, value })
             }
             syn::Expr::Tuple(parts) if op.is_none() => self.destructure(parts, value),
+            syn::Expr::Field(field) if let Some((target, fields)) = place(field) => {
+                let base =
+                    Box::new(Expr { kind: ExprKind::Path(vec![target.clone()]), loc: Loc::of(&target) });
+                let kind = ExprKind::WithField { base, fields, op, value: Box::new(value) };
+                Some(Stmt::Assign { target, op: None, value: Expr { kind, loc: Loc::of(field) } })
+            }
             // What to write instead follows from what is indexed.
             syn::Expr::Index(index) => {
                 let loc = Loc::of(index);
@@ -98,6 +104,18 @@ impl Parser<'_> {
         let block = BlockExpr { items: Rc::default(), statements, value: None, loc };
         Expr { kind: ExprKind::Block(block.into()), loc }
     }
+}
+
+/// The variable that a place begins with, and the fields behind it: `state.softmax.m`.
+fn place(field: &syn::ExprField) -> Option<(Ident, Vec<Ident>)> {
+    let syn::Member::Named(name) = &field.member else { return None };
+    let (target, mut fields) = match &*field.base {
+        syn::Expr::Path(path) => (path.path.get_ident()?.clone(), vec![]),
+        syn::Expr::Field(base) => place(base)?,
+        _ => return None,
+    };
+    fields.push(name.clone());
+    Some((target, fields))
 }
 
 /// Evaluates the value of an assignment, then its target, which is no variable.

@@ -40,6 +40,7 @@ pub struct Items {
     pub unmarked: Vec<Ident>,
     pub functions: Vec<Rc<FnItem>>,
     pub constants: Vec<ConstItem>,
+    pub structs: Vec<Rc<StructItem>>,
     /// The names that its `use` declarations bring, of whatever kind.
     pub uses: Vec<Use>,
     /// What `use` declarations of a module and of the bodies in it bring to its kernels.
@@ -50,7 +51,10 @@ pub struct Items {
 
 impl Items {
     pub fn is_empty(&self) -> bool {
-        self.functions.is_empty() && self.constants.is_empty() && self.uses.is_empty()
+        self.functions.is_empty()
+            && self.constants.is_empty()
+            && self.structs.is_empty()
+            && self.uses.is_empty()
     }
 }
 
@@ -83,11 +87,42 @@ pub struct FnItem {
     /// Its `doc` attributes.
     pub documentation: Vec<syn::Attribute>,
     pub generics: Vec<GenericParam>,
+    /// Of a method; its first parameter is `self`.
+    pub self_param: Option<SelfParam>,
     pub params: Vec<FunctionParam>,
     /// The type after the arrow.
     pub result: Option<ValueType>,
     pub body: BlockExpr,
     pub source: FnSource,
+}
+
+/// A struct of values, marked `#[fuse_struct]`.
+#[derive(Debug)]
+pub struct StructItem {
+    pub name: Ident,
+    pub visibility: syn::Visibility,
+    /// Its `doc` attributes.
+    pub documentation: Vec<syn::Attribute>,
+    pub fields: Vec<FieldItem>,
+    /// The functions of its `impl` blocks.
+    pub functions: Vec<Rc<FnItem>>,
+    /// The struct and its `impl` blocks as they were written, but for attributes.
+    pub text: TokenStream,
+}
+
+#[derive(Debug)]
+pub struct FieldItem {
+    pub name: Ident,
+    pub ty: ValueType,
+}
+
+/// How a method takes the struct that it is called on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SelfParam {
+    /// `self` or `&self`
+    Read,
+    /// `&mut self`: the variable gets what it has become.
+    Changed,
 }
 
 /// A parameter of a function or closure.
@@ -106,7 +141,7 @@ pub enum ValueType {
         elem: Option<TypeName>,
         loc: Loc,
     },
-    /// `f32`, `T`
+    /// `f32`, `T`, or the name of a struct.
     Scalar(TypeName),
     /// `usize`: an integer known at build.
     Constant(Loc),
@@ -368,10 +403,23 @@ pub enum ExprKind {
         tuple: Box<Expr>,
         index: usize,
     },
-    /// `base.name`, which nothing has
+    /// `base.name`, which structs have
     Field {
         base: Box<Expr>,
         name: Ident,
+    },
+    /// `Softmax { m, l: sum, ..other }`
+    Struct {
+        path: Vec<Ident>,
+        fields: Vec<(Ident, Expr)>,
+        rest: Option<Box<Expr>>,
+    },
+    /// The value of a variable with a field, or one of a field, changed: what an assignment to a field assigns.
+    WithField {
+        base: Box<Expr>,
+        fields: Vec<Ident>,
+        op: Option<(BinaryOp, Loc)>,
+        value: Box<Expr>,
     },
     /// `base[index]`, which nothing has
     Index {

@@ -219,6 +219,7 @@ impl Parser<'_> {
             syn::Expr::Field(syn::ExprField { base, member: syn::Member::Named(name), .. }) => {
                 ExprKind::Field { base: Box::new(self.expr(base)), name: name.clone() }
             }
+            syn::Expr::Struct(own) if own.qself.is_none() => return self.struct_value(own),
             syn::Expr::Index(index) => self.index(index, IndexUse::Read),
             syn::Expr::Reference(reference) => ExprKind::Reference(Box::new(self.expr(&reference.expr))),
             syn::Expr::Array(array) => {
@@ -259,6 +260,17 @@ impl Parser<'_> {
             other => return self.name_unsupported(other),
         };
         Expr { kind, loc }
+    }
+
+    fn struct_value(&mut self, own: &syn::ExprStruct) -> Expr {
+        let path = own.path.segments.iter().map(|segment| segment.ident.clone()).collect();
+        let field = |field: &syn::FieldValue| match &field.member {
+            syn::Member::Named(name) => Some((name.clone(), self.expr(&field.expr))),
+            syn::Member::Unnamed(_) => None,
+        };
+        let fields = own.fields.iter().filter_map(field).collect();
+        let rest = own.rest.as_ref().map(|rest| Box::new(self.expr(rest)));
+        Expr { kind: ExprKind::Struct { path, fields, rest }, loc: Loc::of(own) }
     }
 
     fn unary(&mut self, unary: &syn::ExprUnary) -> Expr {

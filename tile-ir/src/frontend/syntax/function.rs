@@ -1,11 +1,13 @@
 //! Functions and closures that kernels call, and named constants.
 
+use std::rc::Rc;
+
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
 use super::ast::*;
 use super::item::{fn_source, parse_generics, report_words_before_fn, type_help, type_name, view_type};
-use super::{conditions, early_exit, expr, inner_attributes, suffix, use_tree};
+use super::{conditions, early_exit, expr, inner_attributes, structs, suffix, use_tree};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -50,7 +52,7 @@ pub(super) fn parse(mut item: syn::ItemFn, errors: &mut Errors) -> FnItem {
     let source = fn_source(&item, &TokenStream::new());
     item.attrs.retain(|attribute| attribute.path().is_ident("doc"));
     let (name, visibility, documentation) = (item.sig.ident, item.vis, item.attrs);
-    FnItem { name, visibility, documentation, generics, params, result, body, source }
+    FnItem { name, visibility, documentation, generics, self_param: None, params, result, body, source }
 }
 
 fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
@@ -140,8 +142,8 @@ pub(super) fn variants(item: &syn::ItemEnum) -> Vec<ConstItem> {
     constants
 }
 
-/// The type of a parameter or result.
-fn value_type(ty: &syn::Type, errors: &mut Errors) -> ValueType {
+/// The type of a parameter, result or field.
+pub(super) fn value_type(ty: &syn::Type, errors: &mut Errors) -> ValueType {
     let loc = Loc::of(ty);
     let parsed = match ty {
         syn::Type::Paren(inner) => return value_type(&inner.elem, errors),
@@ -209,9 +211,11 @@ pub(crate) fn parse_items(text: &str, errors: &mut Errors) -> Items {
     }
 }
 
-/// The functions, constants, enums and `use` declarations of a file.
-pub(super) fn parse_file(file: syn::File, errors: &mut Errors) -> Items {
-    let mut items = Items::default();
+/// The functions, constants, enums, structs and `use` declarations of a file.
+pub(super) fn parse_file(mut file: syn::File, errors: &mut Errors) -> Items {
+    let structs = structs::take(&mut file.items, |_| true, errors);
+    let structs = structs.into_iter().map(|(item, _)| Rc::new(item)).collect();
+    let mut items = Items { structs, ..Items::default() };
     for item in file.items {
         match item {
             syn::Item::Fn(item) => items.functions.push(parse(item, errors).into()),

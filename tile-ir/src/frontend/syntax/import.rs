@@ -76,10 +76,13 @@ impl FuseModule {
 
     /// The attributes and texts of its kernels and functions.
     fn marked(&self) -> impl Iterator<Item = (TokenStream, TokenStream)> {
-        self.parts.iter().filter_map(|part| match part {
-            ModuleItem::Kernel { written, item, .. } => Some((written.clone(), item.clone())),
-            ModuleItem::Function { function, .. } => Some((TokenStream::new(), function.tokens())),
-            ModuleItem::Other(_) => None,
+        self.parts.iter().flat_map(|part| match part {
+            ModuleItem::Kernel { written, item, .. } => vec![(written.clone(), item.clone())],
+            ModuleItem::Function { function, .. } => vec![(TokenStream::new(), function.tokens())],
+            ModuleItem::Struct { item, .. } => {
+                item.functions.iter().map(|function| (TokenStream::new(), function.tokens())).collect()
+            }
+            ModuleItem::Other(_) => vec![],
         })
     }
 }
@@ -138,18 +141,17 @@ impl<'ast> Visit<'ast> for Mentions {
         visit::visit_expr_path(self, expr);
     }
 
-    fn visit_generic_argument(&mut self, argument: &'ast syn::GenericArgument) {
-        // A constant between angle brackets parses as a type.
-        if let syn::GenericArgument::Type(syn::Type::Path(ty)) = argument
-            && ty
-                .path
-                .segments
-                .last()
-                .is_some_and(|last| !last.ident.to_string().contains(char::is_lowercase))
-        {
+    fn visit_expr_struct(&mut self, expr: &'ast syn::ExprStruct) {
+        self.path(&expr.path);
+        visit::visit_expr_struct(self, expr);
+    }
+
+    fn visit_type_path(&mut self, ty: &'ast syn::TypePath) {
+        // The name of a struct, or of a constant between angle brackets.
+        if ty.qself.is_none() && ty.path.segments.iter().all(|segment| segment.arguments.is_none()) {
             self.path(&ty.path);
         }
-        visit::visit_generic_argument(self, argument);
+        visit::visit_type_path(self, ty);
     }
 
     fn visit_pat_ident(&mut self, pat: &'ast syn::PatIdent) {
@@ -189,8 +191,9 @@ pub fn exported(name: &Ident, items: &Items) -> TokenStream {
     while let Some(name) = worklist.pop() {
         let functions = items.functions.iter().filter(|own| own.name == name).map(|own| own.tokens());
         let first = items.constants.iter().find(|own| own.path[0] == name).map(|own| own.text.clone());
+        let structs = items.structs.iter().filter(|own| own.name == name).map(|own| own.text.clone());
         let declared = items.uses.iter().filter(|own| own.name == name).map(Use::tokens);
-        for text in functions.chain(first).chain(declared) {
+        for text in functions.chain(first).chain(structs).chain(declared) {
             let mut mentioned = HashSet::new();
             collect_names(text.clone(), &mut mentioned);
             worklist.extend(mentioned.iter().filter(|name| !names.contains(*name)).cloned());

@@ -23,6 +23,7 @@ mod lints;
 mod match_lowering;
 mod module;
 mod option_mistakes;
+mod structs;
 mod suffix;
 mod token_names;
 mod unsupported;

@@ -12,7 +12,7 @@ use quote::{ToTokens, quote};
 use super::ast::*;
 use super::inner_attributes::{has_name, take_marks};
 use super::token_names::collect_names;
-use super::{conditions, depth, fragments, function, use_tree};
+use super::{conditions, depth, fragments, function, structs, use_tree};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// A module marked `#[fuse_module]`.
@@ -30,7 +30,7 @@ impl FuseModule {
         let head = &self.head;
         let others = self.parts.iter().filter_map(|part| match part {
             ModuleItem::Other(tokens) => Some(tokens),
-            ModuleItem::Kernel { .. } | ModuleItem::Function { .. } => None,
+            ModuleItem::Kernel { .. } | ModuleItem::Function { .. } | ModuleItem::Struct { .. } => None,
         });
         quote! { #head { #(#others)* #content } }
     }
@@ -43,6 +43,7 @@ impl FuseModule {
             match module_item {
                 ModuleItem::Kernel { item, .. } => worklist.push(item.clone()),
                 ModuleItem::Function { function, .. } => uncalled.push(function),
+                ModuleItem::Struct { item, .. } => uncalled.extend(&item.functions),
                 ModuleItem::Other(_) => {}
             }
         }
@@ -67,6 +68,8 @@ pub enum ModuleItem {
     Kernel { attribute: TokenStream, written: TokenStream, item: TokenStream, mark: Mark },
     /// A function that kernels call.
     Function { function: Rc<FnItem>, mark: Mark },
+    /// A struct of values, with its functions.
+    Struct { item: Rc<StructItem>, mark: Mark },
     /// Anything else, as written.
     Other(TokenStream),
 }
@@ -104,7 +107,7 @@ pub fn parse(
             return None;
         }
     };
-    let Some((_, content)) = module.content else {
+    let Some((_, mut content)) = module.content else {
         errors.push_help(
             Loc::of(&module.ident),
             "`fuse_module` needs the module's text",
@@ -116,6 +119,9 @@ pub fn parse(
     let (attributes, visibility, unsafety) = (&module.attrs, &module.vis, &module.unsafety);
     let (mod_token, name) = (&module.mod_token, &module.ident);
     let head = quote! { #(#attributes)* #visibility #unsafety #mod_token #name };
+    let is_marked =
+        |item: &syn::ItemStruct| item.attrs.iter().any(|attribute| has_name(attribute, "fuse_struct"));
+    let structs = structs::take(&mut content, is_marked, errors);
     let (constants, unmarked) = (constants(&content), unmarked(&content));
     let uses = content.iter().filter_map(|item| match item {
         syn::Item::Use(item) => Some(use_tree::uses(item)),
@@ -124,6 +130,11 @@ pub fn parse(
     let uses = uses.flatten().collect();
     let mut items = Items { constants, unmarked, uses, imports, ..Items::default() };
     let mut parts = vec![];
+    for (item, attributes) in structs {
+        let item = Rc::new(item);
+        items.structs.push(item.clone());
+        parts.push(ModuleItem::Struct { item, mark: struct_mark(&attributes) });
+    }
     for item in content {
         match module_item(item, &items, errors) {
             ModuleItem::Function { function, mark } => {
@@ -135,6 +146,13 @@ pub fn parse(
     }
     report_twice(&items.functions, errors);
     Some(FuseModule { head, name: module.ident, parts, items: items.into() })
+}
+
+/// The mark of a struct, from its attributes.
+fn struct_mark(attributes: &[syn::Attribute]) -> Mark {
+    let mark = attributes.iter().find(|attribute| has_name(attribute, "fuse_struct"));
+    let name = mark.and_then(|attribute| attribute.path().get_ident().cloned());
+    Mark { name, conditions: conditions::of(attributes) }
 }
 
 /// The names of plain functions, which kernels cannot call.
@@ -262,7 +280,7 @@ fn path_length(path: &[Ident]) -> usize {
 /// The value of the constant that a path names.
 fn named_value(path: &[Ident], items: &Items) -> Option<TokenStream> {
     if let Some((import, rest)) = items.import(path, &items.imports) {
-        return named_value(&[&[import.name.clone()], rest].concat(), &import.items);
+        return named_value(&[std::slice::from_ref(&import.name), rest].concat(), &import.items);
     }
     let constant = items.constants.iter().find(|constant| constant.path == path)?;
     let ExprKind::Int { value, .. } = constant.value.as_ref()?.kind else { return None };

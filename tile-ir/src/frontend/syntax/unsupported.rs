@@ -57,12 +57,6 @@ impl Parser<'_> {
                 self.block(&own.block);
                 error
             }
-            syn::Expr::Struct(own) => {
-                let name = own.path.segments.last().map(|segment| segment.ident.to_string());
-                let help = name.and_then(|name| foreign_help(&name, Place::Type));
-                let help = help.unwrap_or_else(|| "values go together as a tuple: `(a, b)`".into());
-                self.unsupported_help(&own.path, "a struct", &help)
-            }
             syn::Expr::Repeat(own) => {
                 let [value, count] = [&own.expr, &own.len].map(|part| source_text(part.to_token_stream()));
                 let help = format!(

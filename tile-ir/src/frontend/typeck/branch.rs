@@ -247,7 +247,7 @@ impl Check<'_> {
             .zip(&wanted)
             .map(|(pair, leaves)| {
                 let a = &pair.values[0];
-                if leaves.is_empty() && !matches!(a.item, Item::Tuple(_)) {
+                if leaves.is_empty() && !matches!(a.item, Item::Tuple(_) | Item::Struct(..)) {
                     return Operand::failed(a.loc);
                 }
                 let values: Vec<Value> = results.by_ref().take(leaves.len()).collect();
@@ -258,9 +258,14 @@ impl Check<'_> {
 
     /// The leaves two branches agree on; a literal takes the other branch's type.
     fn join(&mut self, pair: &BranchPair, a: &Operand, b: &Operand) -> Option<Vec<CarriedValue>> {
-        if let (Item::Tuple(left), Item::Tuple(right)) = (&a.item, &b.item)
-            && left.len() == right.len()
-        {
+        let parts = match (&a.item, &b.item) {
+            (Item::Tuple(left), Item::Tuple(right)) if left.len() == right.len() => Some((left, right)),
+            (Item::Struct(left_id, left), Item::Struct(right_id, right)) if left_id == right_id => {
+                Some((left, right))
+            }
+            _ => None,
+        };
+        if let Some((left, right)) = parts {
             let mut leaves = vec![];
             for (a, b) in left.iter().zip(right) {
                 leaves.extend(self.join(pair, a, b)?);

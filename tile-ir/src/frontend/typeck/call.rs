@@ -116,6 +116,9 @@ impl Check<'_> {
         };
         let target = self.named_type(args);
         let receiver_operand = self.expr(receiver);
+        if matches!(receiver_operand.item, Item::Struct(..)) {
+            return self.call_struct_method((receiver, receiver_operand), name, generics, args, loc);
+        }
         let is_known = known(self, &receiver_operand);
         if let (true, Some(dtype)) = (is_known && generics.is_empty(), target)
             && ops::methods().any(|own| own.name == text && own.generic == IntrinsicGeneric::RequiredType)

@@ -17,14 +17,29 @@ impl Check<'_> {
             assigned_names(block, &mut vec![], &mut names);
         }
         let mut slots = vec![];
-        for name in names {
+        for Assigned { name, method } in names {
             if let Some(slot) = self.scopes.find(&name)
                 && !slots.contains(&slot)
+                && method.is_none_or(|method| self.may_change(slot, &method))
             {
                 slots.push(slot);
             }
         }
         slots
+    }
+
+    /// Whether a method of this name, called on a variable or a field of it, may change the variable.
+    fn may_change(&self, slot: Slot, method: &str) -> bool {
+        let mut values: Vec<&Operand> = self.scopes.get(slot).operand.iter().collect();
+        while let Some(value) = values.pop() {
+            if self.is_changed_by(value, method) {
+                return true;
+            }
+            if let Item::Struct(_, parts) = &value.item {
+                values.extend(parts);
+            }
+        }
+        false
     }
 
     pub(super) fn slot_names(
@@ -40,7 +55,8 @@ impl Check<'_> {
         slots
             .iter()
             .map(|&slot| {
-                names.iter().find(|name| self.scopes.find(name) == Some(slot)).cloned().unwrap_or_default()
+                let named = names.iter().find(|own| self.scopes.find(&own.name) == Some(slot));
+                named.map(|own| own.name.clone()).unwrap_or_default()
             })
             .collect()
     }
@@ -71,7 +87,7 @@ impl Check<'_> {
             Item::Slice(param) => {
                 Some(vec![CarriedValue { ty: Type::scalar(DType::I64), slice: Some(*param) }])
             }
-            Item::Tuple(parts) => {
+            Item::Tuple(parts) | Item::Struct(_, parts) => {
                 let mut leaves = vec![];
                 for part in parts {
                     leaves.extend(self.leaves(part)?);
@@ -123,7 +139,7 @@ impl Check<'_> {
     /// The operand's values, literals materialized with the types of the leaves.
     pub(super) fn yield_leaves(&mut self, operand: &Operand, leaves: &[CarriedValue]) -> Option<Vec<Value>> {
         match &operand.item {
-            Item::Tuple(parts) => {
+            Item::Tuple(parts) | Item::Struct(_, parts) => {
                 let mut values = vec![];
                 let mut rest = leaves;
                 for part in parts {
@@ -157,6 +173,9 @@ impl Check<'_> {
     pub(super) fn rebuild(&self, like: &Operand, values: &mut dyn Iterator<Item = Value>) -> Operand {
         let item = match &like.item {
             Item::Tuple(parts) => Item::Tuple(parts.iter().map(|part| self.rebuild(part, values)).collect()),
+            Item::Struct(id, parts) => {
+                Item::Struct(*id, parts.iter().map(|part| self.rebuild(part, values)).collect())
+            }
             Item::Pointer(Pointer { param, .. }) | Item::Slice(param) => match values.next() {
                 Some(offset) => {
                     let shape = self.ty(offset).shape.clone();
@@ -191,8 +210,15 @@ impl Operand {
     }
 }
 
-/// Names that a block assigns and does not declare itself.
-fn assigned_names(block: &BlockExpr, declared: &mut Vec<String>, found: &mut Vec<String>) {
+/// A variable that a block assigns, by a method where that changes what it is called on.
+#[derive(PartialEq)]
+struct Assigned {
+    name: String,
+    method: Option<String>,
+}
+
+/// What a block assigns and does not declare itself.
+fn assigned_names(block: &BlockExpr, declared: &mut Vec<String>, found: &mut Vec<Assigned>) {
     let depth = declared.len();
     for statement in &block.statements {
         match statement {
@@ -204,10 +230,7 @@ fn assigned_names(block: &BlockExpr, declared: &mut Vec<String>, found: &mut Vec
             }
             Stmt::Assign { target, value, .. } => {
                 assigned_in_expr(value, declared, found);
-                let name = target.to_string();
-                if !declared.contains(&name) && !found.contains(&name) {
-                    found.push(name);
-                }
+                note_assigned(Assigned { name: target.to_string(), method: None }, declared, found);
             }
             Stmt::For { var, body, .. } => {
                 let inner = declared.len();
@@ -225,6 +248,21 @@ fn assigned_names(block: &BlockExpr, declared: &mut Vec<String>, found: &mut Vec
     declared.truncate(depth);
 }
 
+fn note_assigned(assigned: Assigned, declared: &[String], found: &mut Vec<Assigned>) {
+    if !declared.contains(&assigned.name) && !found.contains(&assigned) {
+        found.push(assigned);
+    }
+}
+
+/// The variable that a place begins with.
+fn root(place: &Expr) -> Option<&Ident> {
+    match &place.kind {
+        ExprKind::Path(path) => path.first().filter(|_| path.len() == 1),
+        ExprKind::Field { base, .. } => root(base),
+        _ => None,
+    }
+}
+
 fn declare_pattern(pattern: &Pattern, declared: &mut Vec<String>) {
     match pattern {
         Pattern::Name { name, .. } => declared.push(name.to_string()),
@@ -233,7 +271,7 @@ fn declare_pattern(pattern: &Pattern, declared: &mut Vec<String>) {
     }
 }
 
-fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<String>) {
+fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Assigned>) {
     match &expr.kind {
         ExprKind::If { then, otherwise, .. } => {
             assigned_names(then, declared, found);
@@ -256,10 +294,19 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
         ExprKind::Call(CallExpr { args, .. }) | ExprKind::Tuple(args) | ExprKind::Array(args) => {
             args.iter().for_each(|arg| assigned_in_expr(arg, declared, found));
         }
-        ExprKind::Method { receiver, args, .. } => {
+        ExprKind::Method { receiver, name, args, .. } => {
             assigned_in_expr(receiver, declared, found);
             args.iter().for_each(|arg| assigned_in_expr(arg, declared, found));
+            if let Some(variable) = root(receiver) {
+                let assigned = Assigned { name: variable.to_string(), method: Some(name.to_string()) };
+                note_assigned(assigned, declared, found);
+            }
         }
+        ExprKind::Struct { fields, rest, .. } => {
+            fields.iter().for_each(|(_, value)| assigned_in_expr(value, declared, found));
+            rest.iter().for_each(|rest| assigned_in_expr(rest, declared, found));
+        }
+        ExprKind::WithField { value, .. } => assigned_in_expr(value, declared, found),
         ExprKind::Index { base: low, index: high, .. } | ExprKind::Range { low, high, .. } => {
             assigned_in_expr(low, declared, found);
             assigned_in_expr(high, declared, found);

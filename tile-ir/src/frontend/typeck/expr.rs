@@ -58,6 +58,12 @@ impl Check<'_> {
             }
             ExprKind::Part { tuple, index } => self.part(tuple, *index, loc),
             ExprKind::Field { base, name } => self.field(base, name, loc),
+            ExprKind::Struct { path, fields, rest } => self.struct_value(path, fields, rest.as_deref(), loc),
+            ExprKind::WithField { base, fields, op, value } => {
+                let value = self.expr(value);
+                let base = self.expr(base);
+                self.with_field(&base, fields, *op, &value)
+            }
             ExprKind::Index { base, index, usage } => self.indexed(base, index, *usage, loc),
             ExprKind::Reference(inner) => self.reference(inner, loc),
             ExprKind::Dereference { operand, usage } => self.dereference(operand, *usage, loc),

@@ -1,4 +1,4 @@
-//! Reports `x.shape` and `x[0]`, which no value here has, with what to write instead.
+//! Fields, which structs have; and `x.shape` and `x[0]`, which no value has, with what to write instead.
 
 use proc_macro2::Ident;
 
@@ -8,7 +8,7 @@ use crate::frontend::syntax::{Expr, ExprKind, IndexUse, Place, foreign_help};
 use crate::support::diagnostic::Loc;
 
 impl Check<'_> {
-    /// `base.name`; always a mistake.
+    /// `base.name`, which structs alone have.
     pub(super) fn field(&mut self, base: &Expr, name: &Ident, loc: Loc) -> Operand {
         let name_loc = Loc::of(name);
         if self.dotted_module(base).is_some() {
@@ -25,6 +25,9 @@ impl Check<'_> {
         let operand = self.expr(base);
         if matches!(operand.item, Item::Failed) {
             return Operand::failed(loc);
+        }
+        if let Item::Struct(id, parts) = &operand.item {
+            return self.struct_field(*id, parts, name, loc);
         }
         let text = format!("`{name}` is not a field of {}", self.describe(&operand));
         let written_name = written_name(base);

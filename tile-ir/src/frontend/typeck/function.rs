@@ -285,6 +285,7 @@ impl Check<'_> {
                 self.bind(&param.pattern, arg);
             }
             value = self.block(inlined.body);
+            self.changed_self = self.scopes.find("self").and_then(|own| self.scopes.get(own).operand.clone());
             value = match inlined.result {
                 Some(ty) => self.result(ty, value, inlined.body.loc, &name),
                 None if inlined.closure => value,

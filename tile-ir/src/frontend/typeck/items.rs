@@ -6,7 +6,7 @@ use proc_macro2::Ident;
 
 use super::scope::ItemScope;
 use super::{Callee, Check, Item, Literal, Operand};
-use crate::frontend::syntax::{ConstItem, Items};
+use crate::frontend::syntax::{ConstItem, FnItem, Items};
 use crate::ir::Value;
 use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
@@ -42,9 +42,13 @@ impl Check<'_> {
     /// The item of one scope that a path names, in the scope itself or by one of its `use` declarations.
     fn item_of(&mut self, level: &Rc<ItemScope>, path: &[Ident], loc: Loc) -> Option<Operand> {
         let items = &level.items;
-        if let [name] = path
-            && let Some(function) = items.functions.iter().find(|function| function.name == *name)
-        {
+        let functions = match path {
+            [_] => Some(&items.functions),
+            [owner, _] => items.structs.iter().find(|own| own.name == *owner).map(|own| &own.functions),
+            _ => None,
+        };
+        let named = |function: &&Rc<FnItem>| function.name == path[path.len() - 1];
+        if let Some(function) = functions.and_then(|functions| functions.iter().find(named)) {
             let callee = Callee::Declared { function: function.clone(), item_scope: level.clone() };
             return Some(self.function(callee, loc));
         }
@@ -56,7 +60,7 @@ impl Check<'_> {
         }
         if let Some((import, rest)) = level.import(path) {
             let scope = ItemScope::of(import.items.clone(), None);
-            let own = [&[import.name.clone()], rest].concat();
+            let own = [std::slice::from_ref(&import.name), rest].concat();
             return self.item_of(&scope, &own, loc);
         }
         let [owner, name] = path else { return None };
@@ -137,7 +141,7 @@ impl Check<'_> {
             Item::Value(value) => early(value),
             Item::Pointer(pointer) => early(&pointer.offset),
             Item::Slice(_) | Item::View(_) => true,
-            Item::Tuple(parts) | Item::List(parts) => {
+            Item::Tuple(parts) | Item::List(parts) | Item::Struct(_, parts) => {
                 parts.iter().any(|part| self.captures_outer_value(part, combine_region_start))
             }
             Item::Literal(_)

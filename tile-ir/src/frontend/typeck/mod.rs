@@ -25,6 +25,7 @@ mod pointer;
 mod scope;
 mod settings;
 mod stmt;
+mod structs;
 mod typing_cx;
 mod uncalled;
 mod unify;
@@ -40,12 +41,12 @@ use std::rc::Rc;
 use crate::analysis::assumption::assumptions;
 use crate::analysis::mistakes::mistakes;
 use crate::frontend::syntax::{
-    ConstItem, GenericArg, Kernel, ParamType, Place, TypeName, ViewType, foreign_help,
+    ConstItem, GenericArg, Kernel, ParamType, Place, StructItem, TypeName, ViewType, foreign_help,
 };
 use crate::ir;
 use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Type};
 use crate::ops::typing::{
-    Call, CalleeId, ErrorLoc, InexactDivision, Item, Literal, LiteralValue, Operand, Pointer, Range,
+    Call, CalleeId, ErrorLoc, InexactDivision, Item, Literal, LiteralValue, Operand, Pointer, Range, StructId,
 };
 use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
@@ -96,6 +97,10 @@ pub struct Check<'a> {
     item_scope: Rc<ItemScope>,
     /// The functions that operands are, by [`CalleeId`].
     callees: Vec<Callee>,
+    /// The structs that operands are of, by [`StructId`], and the items in their scopes.
+    structs: Vec<(Rc<StructItem>, Rc<ItemScope>)>,
+    /// What `self` has become in the method that was called last, if that changes it.
+    changed_self: Option<Operand>,
     /// In a combine region: the index of its first value. Earlier values are the program's, which it may not capture.
     combine_region_start: Option<usize>,
     /// The functions of the compiler's library, once one was called.
@@ -156,6 +161,8 @@ impl<'a> Check<'a> {
             frames: vec![frame],
             item_scope,
             callees: vec![],
+            structs: vec![],
+            changed_self: None,
             combine_region_start: None,
             library: None,
             site: None,

@@ -509,6 +509,7 @@ impl Check<'_> {
                 format!("a scalar of type {}", self.ty(*value))
             }
             Item::Value(value) => format!("a tile of type {}", self.ty(*value)),
+            Item::Struct(id, _) => format!("a `{}`", self.struct_item(*id).name),
             other => other.describe(),
         }
     }
@@ -546,6 +547,7 @@ impl Item {
             Item::View(_) => "a view".into(),
             Item::Pointer(_) => "a pointer".into(),
             Item::Tuple(_) => "a tuple".into(),
+            Item::Struct(..) => "a struct".into(),
             Item::List(_) => "a list".into(),
             Item::Text(_) => "a string".into(),
             Item::Range(_) => "a range".into(),

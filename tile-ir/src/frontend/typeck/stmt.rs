@@ -227,7 +227,7 @@ impl Check<'_> {
         }
     }
 
-    fn assign(&mut self, target: &Ident, op: Option<(BinaryOp, Loc)>, value: Operand) {
+    pub(super) fn assign(&mut self, target: &Ident, op: Option<(BinaryOp, Loc)>, value: Operand) {
         let name = target.to_string();
         let loc = Loc::of(target);
         let Some(slot) = self.scopes.find(&name) else {

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 
 use super::function::Frame;
 use super::scope::ItemScope;
@@ -86,6 +86,8 @@ impl Check<'_> {
     /// Reports element types that do not exist.
     fn report_unknown_types(&mut self, ty: &ValueType) {
         match ty {
+            ValueType::Scalar(name)
+                if self.struct_named(&[Ident::new(&name.name, name.loc.start)]).is_some() => {}
             ValueType::Tile { elem: Some(name), .. }
             | ValueType::Scalar(name)
             | ValueType::Memory { elem: name, .. } => {

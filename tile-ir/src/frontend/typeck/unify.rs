@@ -183,6 +183,19 @@ impl Check<'_> {
 
     /// The operand with the parameter's type; constants stay constants.
     pub(super) fn unify(&mut self, ty: &ValueType, operand: &Operand, what: &str) -> Option<Operand> {
+        if let ValueType::Scalar(name) = ty
+            && let Some(id) = self.struct_named(&[Ident::new(&name.name, name.loc.start)])
+        {
+            let item = self.struct_item(id).clone();
+            return match &operand.item {
+                Item::Struct(own, _) if *own == id => Some(operand.clone()),
+                Item::Failed => None,
+                _ => {
+                    self.expected_struct(operand, &item, what);
+                    None
+                }
+            };
+        }
         if matches!(operand.item, Item::Failed) {
             return None;
         }
