@@ -122,6 +122,8 @@
 //!   `usize`, an integer known at build; `&[T]` and `&mut [T]`, a slice or pointers into one; `&View<T, 2>` and `&mut View<T, 2>`; `impl Fn(..) -> ..`, a function or
 //!   closure; and tuples of these. Arguments that are constants stay constants.
 //! - **Generics** follow from the arguments or stand in the call, all of them or none: `f::<_, 64>(x)`.
+//! - **Structs** of tiles, scalars and such structs are marked `#[fuse_struct]` in a `#[fuse_module]`, with methods in an `impl`: `self` and `&self` read
+//!   one, `&mut self` changes the variable. They have no generics; a field of type `Tile` takes any element type.
 //! - **Closures** have copies of the variables around them, which they cannot assign.
 //! - **Constants** of the module are known to its kernels, and so are the variants of its enums without fields, as
 //!   integers. `match` compares integers and bools; on a constant only the arm that is taken is checked.

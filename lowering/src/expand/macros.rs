@@ -69,7 +69,13 @@ pub fn compile_imported_with(tokens: TokenStream, options: &BuildOptions) -> Tok
     with_stack(|| match import::resume(tokens) {
         Some(waiting @ Waiting { kind: MarkedItem::Kernel, .. }) => configured_kernel(waiting, options),
         Some(waiting @ Waiting { kind: MarkedItem::Module, .. }) => configured_module(waiting, true, options),
-        None => TokenStream::new(),
+        None => {
+            let mut errors = Errors::new();
+            let loc = Loc::from(proc_macro2::Span::call_site());
+            let help = "build both crates with one version of `dsl_runtime`";
+            errors.push_help(loc, "the text of this item is not one that this compiler reads", help);
+            errors.into_tokens()
+        }
     })
 }
 

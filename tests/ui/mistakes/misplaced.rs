@@ -12,6 +12,11 @@ impl S {
     }
 }
 
+#[fuse_struct]
+struct Alone {
+    x: Tile<f32>,
+}
+
 trait Tr {
     #[fuse_kernel]
     fn in_trait(out: &mut [f32]) {

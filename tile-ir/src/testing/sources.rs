@@ -161,20 +161,28 @@ fn shared_modules() -> Vec<(PathBuf, syn::ItemMod)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut modules = vec![];
     for folder in ["examples/src", "tests/kernels/src", "book/code/src"] {
-        for entry in fs::read_dir(root.join(folder)).expect("a folder of sources") {
-            let path = entry.expect("a readable folder").path();
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            if !text.contains("#[fuse_fn]") {
-                continue;
-            }
-            for item in syn::parse_file(&text).expect("a source file").items {
-                if let syn::Item::Mod(mut module) = item
-                    && take_attribute(&mut module.attrs, "fuse_module").is_some()
-                {
-                    modules.push((path.clone(), module));
-                }
+        add_shared_modules(&root.join(folder), &mut modules);
+    }
+    modules
+}
+
+fn add_shared_modules(folder: &Path, modules: &mut Vec<(PathBuf, syn::ItemMod)>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("a readable folder").path();
+        if path.is_dir() {
+            add_shared_modules(&path, modules);
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        if !text.contains("#[fuse_fn]") && !text.contains("#[fuse_struct]") {
+            continue;
+        }
+        for item in syn::parse_file(&text).expect("a source file").items {
+            if let syn::Item::Mod(mut module) = item
+                && take_attribute(&mut module.attrs, "fuse_module").is_some()
+            {
+                modules.push((path.clone(), module));
             }
         }
     }
-    modules
 }

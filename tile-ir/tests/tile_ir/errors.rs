@@ -610,7 +610,7 @@ fn expressions_that_do_not_exist() {
             10: `unsafe`: an `unsafe` block cannot be used in a kernel
                 help: leave it out: nothing in a kernel is unsafe
             11: `S`: a struct cannot be used in a kernel
-                help: values go together as a tuple: `(a, b)`
+                help: values go together as a tuple, `(a, b)`, or as a struct of a `#[fuse_module]` that is marked `#[fuse_struct]`
             12: `[n; 4]`: `[value; count]` cannot be used in a kernel
                 help: `tl::full([4], n)` makes a constant tile; a kernel has no memory but its parameters
             13: `let 1 = n`: `if let` cannot be used in a kernel

@@ -3,6 +3,7 @@
 use expect_test::{Expect, expect};
 
 use tile_ir::ir;
+use tile_ir::support::diagnostic::Errors;
 use tile_ir::testing::{module, module_beside, render};
 
 /// The tile IR of a module's kernels.
@@ -399,6 +400,40 @@ fn structs_are_values_with_methods() {
     .assert_eq(&ir::print(&funcs[0], &|_| None));
 }
 
+/// Types that a call decides are no mistake of a function that no kernel calls.
+#[test]
+fn functions_with_structs_that_no_kernel_calls() {
+    let source = "mod library {
+        #[fuse_struct]
+        pub struct Sum { total: Tile<f32> }
+
+        impl Sum {
+            pub fn add(&mut self, x: Tile<f32>) -> Tile<f32> { self.total += x; self.twice() }
+            fn twice(&self) -> Tile<f32> { self.total * 2.0 }
+        }
+
+        #[fuse_fn]
+        pub fn added(x: &[f32], n: i32) -> Tile<f32> {
+            let mut sum = Sum { total: 0.0 };
+            for i in 0..n { sum.add(tl::load(x + i)); }
+            sum.total
+        }
+    }";
+    let module = tile_ir::frontend::syntax::parse_module(
+        Default::default(),
+        source.parse().expect("tokens"),
+        vec![],
+        &mut Errors::new(),
+    );
+    let module = module.expect("a module");
+    let uncalled = module.uncalled();
+    assert_eq!(uncalled.len(), 3);
+    for function in uncalled {
+        let errors = tile_ir::frontend::typeck::check_function(function, module.items.clone());
+        assert!(errors.is_empty(), "{}", render(&errors, source));
+    }
+}
+
 #[test]
 fn mistakes_about_structs() {
     check_errors(
@@ -460,7 +495,7 @@ fn mistakes_about_structs() {
                 help: declare it `let mut pair`, or bind it again: `let mut pair = pair;`
             34: `Pair { first: 1.0, second: 2 }`: a method with `&mut self` changes a variable
                 help: give it a name first: `let mut state = ..;`
-            35: `Nothing`: this struct cannot be used in a kernel
+            35: `Nothing`: a struct cannot be used in a kernel
                 help: values go together as a tuple, `(a, b)`, or as a struct of a `#[fuse_module]` that is marked `#[fuse_struct]`
         "#]],
     );

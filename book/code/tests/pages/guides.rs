@@ -5,6 +5,7 @@ use dsl_runtime::prelude::*;
 use expect_test::expect_file;
 use fuse_book::attention::attention;
 use fuse_book::guides::debugging::{doubled, factorial, log_of_sums, smooth};
+use fuse_book::guides::libraries::{rms_norm, rms_norm_silu, sum_of_squares};
 use fuse_book::guides::masks::{gather, shift};
 use fuse_book::guides::tiles::center_rows;
 use fuse_book::guides::tuning::{double, double_by};
@@ -32,6 +33,37 @@ fn rows_are_centered() {
                 assert!((found - (x - mean)).abs() <= 100.0 * f32::EPSILON, "{device}");
             }
         }
+    }
+}
+
+#[test]
+fn kernels_of_a_library() {
+    let _alone = alone();
+    let (x, gamma) = (numbers::<f32>(3 * 300, 13), numbers::<f32>(300, 7));
+    for device in devices() {
+        let [device_x, device_gamma] = [&x, &gamma].map(|values| device.upload(values).unwrap());
+        let [mut scaled, mut activated] = [(); 2].map(|()| device.zeros::<f32>(x.len()).unwrap());
+        rms_norm(&device_x, &device_gamma, &mut scaled, 300, 1e-5).grid(3).launch(&device).unwrap();
+        rms_norm_silu(&device_x, &mut activated, 300, 1e-5).grid(3).launch(&device).unwrap();
+        let rows = scaled.download().unwrap().into_iter().zip(activated.download().unwrap());
+        for (i, (scaled, activated)) in rows.enumerate() {
+            let row = &x[i / 300 * 300..][..300];
+            let squares: f64 = row.iter().map(|&x| f64::from(x).powi(2)).sum();
+            let y = f64::from(x[i]) / (squares / 300.0 + 1e-5).sqrt();
+            let wanted = [y * f64::from(gamma[i % 300]), y / (1.0 + (-y).exp())];
+            for (found, wanted) in [scaled, activated].into_iter().zip(wanted) {
+                // A sum of 300 squares, a root, a product, and an exponential within 2 ULP.
+                assert!(
+                    (f64::from(found) - wanted).abs()
+                        <= 40.0 * f64::from(f32::EPSILON) * wanted.abs().max(1.0),
+                    "{device}"
+                );
+            }
+        }
+        let mut sum = device.zeros::<f32>(1).unwrap();
+        sum_of_squares(&device_x, &mut sum).grid(1).launch(&device).unwrap();
+        let wanted: f32 = x[..256].iter().map(|x| x * x).sum();
+        assert!((sum.download().unwrap()[0] - wanted).abs() <= 256.0 * f32::EPSILON * wanted, "{device}");
     }
 }
 

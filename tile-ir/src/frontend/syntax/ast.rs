@@ -56,6 +56,11 @@ impl Items {
             && self.structs.is_empty()
             && self.uses.is_empty()
     }
+
+    /// Its functions and those of its structs.
+    pub fn all_functions(&self) -> Vec<&Rc<FnItem>> {
+        self.functions.iter().chain(self.structs.iter().flat_map(|own| &own.functions)).collect()
+    }
 }
 
 /// A name that a `use` declaration brings.

@@ -1,8 +1,8 @@
-//! Functions, constants and enums of kernels that come from other modules and crates, by Rust's own `use`.
+//! Functions, structs, constants and enums of kernels that come from other modules and crates, by Rust's own `use`.
 //!
-//! A macro sees only the tokens that it stands on. So a `#[fuse_module]` leaves the text of each item that is not private
-//! behind a `macro_rules` of the item's name, which a `use` brings along ([`exported`]). Whoever mentions such a name
-//! ([`wanted`]) calls that macro with its own tokens, and gets them back together with the text ([`imported`]).
+//! A macro sees only the tokens that it stands on. So a `#[fuse_module]` leaves the text of each of its items behind a `macro_rules` of
+//! the item's name, which a `use` brings along ([`exported`]). Whoever mentions such a name ([`wanted`]) calls that macro
+//! with its own tokens, and gets them back together with the text ([`imported`]).
 
 use std::collections::HashSet;
 

@@ -18,12 +18,16 @@ use super::assign::is_assignment;
 use super::inner_attributes::{LEVELS, outer_attributes};
 
 use patterns::patterns;
-use tokens::{call, call_statement, collect_assigned, discards, has_value, item_name, targets, variable};
+use tokens::{
+    call, call_statement, collect_assigned, collect_structs, discards, has_value, item_name, targets,
+    variable,
+};
 
 /// The outline of a function, named `body`; what its attribute mentions is used.
 pub(super) fn outline(function: &syn::ItemFn, attribute: &TokenStream) -> TokenStream {
     let mut outline = Outline::default();
     collect_assigned(function.block.to_token_stream(), &mut outline.assigned);
+    collect_structs(function.block.to_token_stream(), &mut outline.structs);
     let levels = lint_levels(&function.attrs);
     let function = outline.function(function, &Ident::new("body", Span::call_site()), attribute);
     quote! { #(#levels)* pub(super) #function }
@@ -85,6 +89,8 @@ struct Outline {
     scopes: Vec<LintScope>,
     /// Names that are assigned anywhere.
     assigned: HashSet<String>,
+    /// Variables that are structs: whether they are changed, the methods that are called decide.
+    structs: HashSet<String>,
 }
 
 #[derive(Default)]
@@ -279,6 +285,9 @@ impl Outline {
             }
             (None, Some(init)) if matches!(pat, syn::Pat::Tuple(_)) => {
                 quote_spanned! { span => #(#levels)* let #pattern: #ty = ::dsl_runtime::lint::parts(#init); }
+            }
+            (None, Some(init)) if name.is_some_and(|own| self.structs.contains(&own.ident.to_string())) => {
+                quote_spanned! { span => #(#levels)* #[allow(unused_mut)] let #pattern: #ty = #init; }
             }
             (None, Some(init)) => quote_spanned! { span => #(#levels)* let #pattern: #ty = #init; },
             (None, None) => TokenStream::new(),

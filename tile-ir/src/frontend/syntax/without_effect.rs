@@ -39,8 +39,12 @@ pub fn without_effect(kernel: &Kernel) -> Vec<Warning> {
 
 /// Whether the body, or a function that it mentions, does more than compute values.
 fn writes(kernel: &Kernel) -> bool {
-    let mut unread: Vec<_> = kernel.items.functions.iter().collect();
+    let mut unread: Vec<_> = kernel.items.all_functions();
     let mut worklist = vec![&kernel.source.body];
+    // Only what is mentioned was imported, whatever its name is here.
+    for import in &kernel.items.imports {
+        worklist.extend(import.items.all_functions().iter().map(|function| &function.source.body));
+    }
     while let Some(body) = worklist.pop() {
         let mut names = HashSet::new();
         collect_names(body.clone(), &mut names);

@@ -176,6 +176,14 @@ impl ItemScope {
         self.levels().any(|level| level.items.unmarked.iter().any(|own| own == name))
     }
 
+    /// Whether a struct here or of another module has a method of this name.
+    pub(super) fn has_method(self: &Rc<Self>, name: &str) -> bool {
+        let imports = self.levels().last().into_iter().flat_map(|level| &level.items.imports);
+        let structs = self.levels().map(|level| &level.items).chain(imports.map(|import| &import.items));
+        let mut functions = structs.flat_map(|items| &items.structs).flat_map(|own| &own.functions);
+        functions.any(|function| function.self_param.is_some() && function.name == name)
+    }
+
     /// The names of functions, those of other modules included.
     pub(super) fn functions(self: &Rc<Self>) -> Vec<String> {
         let functions = self.levels().flat_map(|level| &level.items.functions);

@@ -67,7 +67,7 @@ impl Check<'_> {
             let help = known.unwrap_or_else(|| {
                 "values go together as a tuple, `(a, b)`, or as a struct of a `#[fuse_module]` that is marked `#[fuse_struct]`".into()
             });
-            return self.error_help(path_loc, "this struct cannot be used in a kernel", help);
+            return self.error_help(path_loc, "a struct cannot be used in a kernel", help);
         };
         let item = self.struct_item(id).clone();
         let mut parts: Vec<Option<Operand>> = match rest {

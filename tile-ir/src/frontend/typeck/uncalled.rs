@@ -7,12 +7,15 @@ use proc_macro2::{Ident, TokenStream};
 
 use super::function::Frame;
 use super::scope::ItemScope;
-use super::{Check, Operand};
+use super::{Check, Item, Operand};
 use crate::frontend::syntax::{
     BlockExpr, FnItem, FnSource, GenericParam, Items, Kernel, KernelOptions, Pattern, ValueType,
 };
 use crate::ir::{Func, FuncBuilder};
 use crate::support::diagnostic::{Errors, Loc};
+
+/// How deep structs in structs are looked into.
+const MAX_NESTED: u32 = 4;
 
 /// Checks the names in a function. Its parameters and generics are unknown, and errors that follow from them are not
 /// reported.
@@ -30,7 +33,8 @@ pub fn check_function(function: &Rc<FnItem>, items: Rc<Items>) -> Errors {
     check.scopes.enter();
     for param in &function.params {
         check.report_unknown_types(&param.ty);
-        check.bind_errors_of(&param.pattern, param.loc);
+        let unknown = check.unknown_of(&param.ty, param.loc, MAX_NESTED);
+        check.bind_unknown(&param.pattern, unknown);
     }
     if let Some(result) = &function.result {
         check.report_unknown_types(result);
@@ -72,14 +76,26 @@ impl Check<'_> {
         self.frames[0].is_function()
     }
 
-    fn bind_errors_of(&mut self, pattern: &Pattern, loc: Loc) {
+    /// A value of a type of which nothing is known but the struct that it is, and those in it so deep.
+    fn unknown_of(&mut self, ty: &ValueType, loc: Loc, depth: u32) -> Operand {
+        let ValueType::Scalar(name) = ty else { return Operand::failed(loc) };
+        match self.struct_named(&[Ident::new(&name.name, name.loc.start)]) {
+            Some(id) if depth > 0 => {
+                let item = self.struct_item(id).clone();
+                let fields = item.fields.iter().map(|field| self.unknown_of(&field.ty, loc, depth - 1));
+                Operand::new(Item::Struct(id, fields.collect()), loc)
+            }
+            _ => Operand::failed(loc),
+        }
+    }
+
+    fn bind_unknown(&mut self, pattern: &Pattern, unknown: Operand) {
         match pattern {
             Pattern::Ignore(_) => {}
-            Pattern::Name { name, mutable } => {
-                let unknown = Operand::failed(loc);
-                self.scopes.bind(&name.to_string(), unknown, *mutable);
+            Pattern::Name { name, mutable } => self.scopes.bind(&name.to_string(), unknown, *mutable),
+            Pattern::Tuple { parts, .. } => {
+                parts.iter().for_each(|part| self.bind_unknown(part, Operand::failed(unknown.loc)));
             }
-            Pattern::Tuple { parts, .. } => parts.iter().for_each(|part| self.bind_errors_of(part, loc)),
         }
     }
 

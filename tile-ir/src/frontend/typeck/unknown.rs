@@ -244,7 +244,8 @@ impl Check<'_> {
         let known = || ops::methods().chain(ops::view_methods());
         let is_undefined =
             matches!(&receiver.kind, ExprKind::Path(path) if path.len() == 1 && !self.is_item(path));
-        if !(is_uncalled || is_undefined) || known().any(|method| method.name == name) {
+        let is_known = known().any(|method| method.name == name) || self.item_scope.has_method(name);
+        if !(is_uncalled || is_undefined) || is_known {
             return;
         }
         let problem = format!("`{name}` is not a method of anything in a kernel");

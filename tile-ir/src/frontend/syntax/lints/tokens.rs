@@ -66,6 +66,22 @@ pub(super) fn targets<'e>(expr: &'e syn::Expr, names: &mut Vec<&'e Ident>) {
     }
 }
 
+/// Collects the variables that have a field or a method which is none of tiles and views: structs, which a method may change.
+pub(super) fn collect_structs(tokens: TokenStream, names: &mut HashSet<String>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (i, token) in tokens.iter().enumerate() {
+        match (token, tokens.get(i + 1), tokens.get(i + 2)) {
+            (TokenTree::Group(group), ..) => collect_structs(group.stream(), names),
+            (TokenTree::Ident(name), Some(TokenTree::Punct(dot)), Some(TokenTree::Ident(member)))
+                if dot.as_char() == '.' && !is_language_method(member) =>
+            {
+                names.insert(name.to_string());
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The names before `=`, `+=` and their like.
 pub(super) fn collect_assigned(tokens: TokenStream, names: &mut HashSet<String>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
@@ -99,6 +115,11 @@ pub(super) fn collect_assigned(tokens: TokenStream, names: &mut HashSet<String>)
     }
 }
 
+/// Whether tiles or views have a method of this name.
+fn is_language_method(name: &Ident) -> bool {
+    ops::methods().chain(ops::view_methods()).any(|method| name == method.name)
+}
+
 /// Whether a call as a statement only computes a value, which is dropped.
 pub(super) fn discards(expr: &syn::Expr) -> bool {
     match expr {
@@ -112,7 +133,9 @@ pub(super) fn discards(expr: &syn::Expr) -> bool {
             _ => false,
         },
         syn::Expr::MethodCall(own) => {
-            !ops::has_effect(&own.method.to_string())
+            // A method of a struct may change it.
+            is_language_method(&own.method)
+                && !ops::has_effect(&own.method.to_string())
                 && match &*own.receiver {
                     receiver @ (syn::Expr::Call(_) | syn::Expr::MethodCall(_)) => discards(receiver),
                     syn::Expr::Paren(inner) => !matches!(&*inner.expr, syn::Expr::Call(_)),
