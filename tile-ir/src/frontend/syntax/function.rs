@@ -1,13 +1,11 @@
 //! Functions and closures that kernels call, and named constants.
 
-use std::rc::Rc;
-
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
 use super::ast::*;
 use super::item::{fn_source, parse_generics, report_words_before_fn, type_help, type_name, view_type};
-use super::{conditions, early_exit, expr, inner_attributes, structs, suffix, use_tree};
+use super::{conditions, early_exit, expr, inner_attributes, suffix};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -198,32 +196,4 @@ fn tile(segment: &syn::PathSegment, loc: Loc) -> Option<ValueType> {
         syn::PathArguments::Parenthesized(_) => return None,
     };
     Some(ValueType::Tile { elem, loc })
-}
-
-/// Functions and constants from source text.
-pub(crate) fn parse_items(text: &str, errors: &mut Errors) -> Items {
-    match syn::parse_str::<syn::File>(text) {
-        Err(error) => {
-            errors.extend(error);
-            Items::default()
-        }
-        Ok(file) => parse_file(file, errors),
-    }
-}
-
-/// The functions, constants, enums, structs and `use` declarations of a file.
-pub(super) fn parse_file(mut file: syn::File, errors: &mut Errors) -> Items {
-    let structs = structs::take(&mut file.items, |_| true, errors);
-    let structs = structs.into_iter().map(|(item, _)| Rc::new(item)).collect();
-    let mut items = Items { structs, ..Items::default() };
-    for item in file.items {
-        match item {
-            syn::Item::Fn(item) => items.functions.push(parse(item, errors).into()),
-            syn::Item::Const(item) => items.constants.push(constant(&item)),
-            syn::Item::Enum(item) => items.constants.extend(variants(&item)),
-            syn::Item::Use(item) => items.uses.extend(use_tree::uses(&item)),
-            other => errors.push(Loc::of(other), "an item that kernels do not know"),
-        }
-    }
-    items
 }

@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 use super::ast::*;
 use super::module::{FuseModule, ModuleItem, listed_paths};
 use super::token_names::collect_names;
-use super::{fragments, function, use_tree};
+use super::{fragments, items, use_tree};
 use crate::support::diagnostic::Errors;
 
 /// An item that a kernel mentions and whose text another module has.
@@ -189,24 +189,29 @@ pub fn exported(name: &Ident, items: &Items) -> TokenStream {
     let mut texts: Vec<TokenStream> = vec![];
     let mut worklist = vec![name.to_string()];
     while let Some(name) = worklist.pop() {
-        let functions = items.functions.iter().filter(|own| own.name == name).map(|own| own.tokens());
-        let first = items.constants.iter().find(|own| own.path[0] == name).map(|own| own.text.clone());
-        let structs = items.structs.iter().filter(|own| own.name == name).map(|own| own.text.clone());
-        let declared = items.uses.iter().filter(|own| own.name == name).map(Use::tokens);
-        for text in functions.chain(first).chain(structs).chain(declared) {
+        for text in items.texts(&name) {
             let mut mentioned = HashSet::new();
             collect_names(text.clone(), &mut mentioned);
-            worklist.extend(mentioned.iter().filter(|name| !names.contains(*name)).cloned());
+            worklist.extend(mentioned.difference(&names).cloned());
             names.extend(mentioned);
             texts.push(text);
         }
     }
-    let imports = items
-        .imports
-        .iter()
-        .filter(|import| import.path.iter().any(|name| names.contains(&name.to_string())));
-    let imports = imports.map(|Import { path, text, .. }| quote! { (#(#path)::*) #text });
+    let is_mentioned = |import: &&Import| import.path.iter().any(|name| names.contains(&name.to_string()));
+    let imports = items.imports.iter().filter(is_mentioned);
     quote! { #name { #(#texts)* } [ #(#imports,)* ] }
+}
+
+impl Items {
+    /// The items and `use` declarations of this name, as text.
+    fn texts(&self, name: &str) -> Vec<TokenStream> {
+        let functions = self.functions.iter().filter(|own| own.name == name).map(|own| own.tokens());
+        let structs = self.structs.iter().filter(|own| own.name == name).map(|own| own.text.clone());
+        // An enum has its text once for each variant.
+        let constant = self.constants.iter().find(|own| own.path[0] == name).map(|own| own.text.clone());
+        let uses = self.uses.iter().filter(|own| own.name == name).map(Use::tokens);
+        functions.chain(structs).chain(constant).chain(uses).collect()
+    }
 }
 
 /// What the macro of an item gave for its path; `None` of tokens that no such macro makes.
@@ -222,10 +227,10 @@ pub fn imported(path: TokenStream, text: TokenStream) -> Option<Import> {
         return None;
     };
     // The module that declares them has reported their mistakes.
-    let mut items = function::parse_file(syn::parse2(own.stream()).ok()?, &mut Errors::new());
-    items.imports = imports(others.stream());
-    items.is_imported = true;
-    Some(Import { path: path.collect(), name, items: items.into(), text })
+    let mut parsed = items::parse_file(syn::parse2(own.stream()).ok()?, &mut Errors::new());
+    parsed.imports = imports(others.stream());
+    parsed.is_imported = true;
+    Some(Import { path: path.collect(), name, items: parsed.into(), text })
 }
 
 /// Imports as a list, each with a comma behind it.

@@ -3,6 +3,7 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
+use super::structs::Receiver;
 use super::unknown::{UnknownMethod, function_form};
 use super::{Call, Check, Item, Operand, WrittenCall};
 use crate::frontend::syntax::{CallExpr, Expr, ExprKind, GenericArg, Place, foreign_help, hint_method};
@@ -117,7 +118,8 @@ impl Check<'_> {
         let target = self.named_type(args);
         let receiver_operand = self.expr(receiver);
         if matches!(receiver_operand.item, Item::Struct(..)) {
-            return self.call_struct_method((receiver, receiver_operand), name, generics, args, loc);
+            let receiver = Receiver { place: receiver, value: receiver_operand };
+            return self.call_struct_method(receiver, name, generics, args, loc);
         }
         let is_known = known(self, &receiver_operand);
         if let (true, Some(dtype)) = (is_known && generics.is_empty(), target)

@@ -11,6 +11,12 @@ use crate::frontend::syntax::{
 };
 use crate::support::diagnostic::{Loc, count, list, nearest};
 
+/// What a method of a struct is called on.
+pub(super) struct Receiver<'e> {
+    pub place: &'e Expr,
+    pub value: Operand,
+}
+
 impl Check<'_> {
     pub(super) fn struct_item(&self, id: StructId) -> &Rc<StructItem> {
         &self.structs[id.0 as usize].0
@@ -198,7 +204,7 @@ impl Check<'_> {
     /// `receiver.name(args)` of a struct.
     pub(super) fn call_struct_method(
         &mut self,
-        (receiver, value): (&Expr, Operand),
+        Receiver { place, value }: Receiver,
         name: &Ident,
         generics: &[GenericArg],
         args: &[Expr],
@@ -232,7 +238,7 @@ impl Check<'_> {
         let result = self.invoke(&callee, WrittenCall { call, generics: generics.to_vec() });
         if method.self_param == Some(SelfParam::Changed) {
             let changed = self.changed_self.take().unwrap_or_else(|| Operand::failed(loc));
-            self.assign_place(receiver, changed);
+            self.assign_place(place, changed);
         }
         Operand { loc, ..result }
     }
