@@ -168,7 +168,7 @@ pub fn combine_splits<T: Float, const D: usize, const S: usize>(
     let acc = tl::sum(accs * scaled_l.col(), 0) * (1.0 / l_safe);
     out.store(tl::reshape(acc.to::<T>(), [1, 1, D]), head, query, first_col);
     if first_col == 0 {
-        lse.store(tl::full([1, 1, 1], (m_max + tl::log2(l_safe)) * 0.6931472), head, query, 0);
+        lse.store(tl::full([1, 1, 1], (m_max + tl::log2(l_safe)) * f32::consts::LN_2), head, query, 0);
     }
 }
 
