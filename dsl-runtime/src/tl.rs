@@ -113,7 +113,7 @@
 //! # Ok::<(), dsl_runtime::Error>(())
 //! ```
 //!
-//! - **Items of other modules**, functions, constants and enums, come by `use path::to::item;` or by `use path::to::module;` and
+//! - **Items of other modules**, functions, structs, constants and enums, come by `use path::to::item;` or by `use path::to::module;` and
 //!   `module::item`, in the kernel's `#[fuse_module]` or in its body. A glob brings none. What such a function mentions is looked up where it is
 //!   declared. A mistake in it stands on the call, with a note that names its file and line.
 //! - **Each call is a copy** of the body, checked with the types and shapes of its arguments: there is no recursion. A

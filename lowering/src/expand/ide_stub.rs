@@ -9,7 +9,9 @@
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
-use tile_ir::frontend::syntax::{ConstItem, FnSource, GenericParam, Kernel, Pattern, ValueType};
+use tile_ir::frontend::syntax::{
+    ConstItem, FnSource, GenericParam, Kernel, LANGUAGE_TYPES, Pattern, ValueType,
+};
 use tile_ir::ops::{self, Intrinsic};
 
 /// The kernel's body as code that a language server can resolve.
@@ -164,8 +166,7 @@ fn mentioned(texts: [&TokenStream; 4], generics: &[GenericParam]) -> TokenStream
     }
 }
 
-/// Names of `dsl_runtime` that a kernel may use by themselves.
-const BOUNDS: [&str; 6] = ["Float", "Integer", "Number", "Element", "Tile", "View"];
+/// Element types of `dsl_runtime`.
 const OWN_TYPES: [&str; 4] = ["f16", "bf16", "f8e4m3", "f8e5m2"];
 
 /// The first mention of each name that begins a path.
@@ -178,7 +179,7 @@ fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
                 let inside = i > 0 && matches!(&tokens[i - 1], TokenTree::Punct(dot) if dot.as_char() == '.')
                     || i > 1 && is_path(&tokens, i - 2);
                 let wanted = *name == "tl" && is_path(&tokens, i + 1)
-                    || BOUNDS.iter().chain(&OWN_TYPES).any(|own| name == own);
+                    || LANGUAGE_TYPES.iter().chain(&OWN_TYPES).any(|own| name == own);
                 if wanted && !inside && !names.contains(name) {
                     names.push(name.clone());
                 }

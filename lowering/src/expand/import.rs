@@ -29,7 +29,7 @@ pub(super) fn wait_for(wanted: &Wanted, waiting: &Waiting, options: &BuildOption
     // Beside the kernel the body's declaration has a name that nothing else has.
     let name = wanted.name();
     let unique = unique_name(name, &place_of(name, options));
-    let declaration = wanted.use_as(&unique);
+    let declaration = wanted.use_as(unique.clone());
     quote! {
         #[allow(unused_imports)]
         #declaration
@@ -102,11 +102,9 @@ pub(super) fn documented(function: &FnItem) -> TokenStream {
         return TokenStream::new();
     }
     let stub = super::ide_stub::stub(function);
-    let written = source_text(quote! { fn #name });
-    let signature =
+    let [generics, inputs, output] =
         [&source.generics, &source.inputs, &source.output].map(|tokens| source_text(tokens.clone()));
-    let [generics, inputs, output] = signature;
-    let text = format!("```text\n{written}{generics}({inputs}) {output}\n```\n");
+    let text = format!("```text\nfn {name}{generics}({inputs}) {output}\n```\n");
     quote! {
         #[cfg(doc)]
         #[doc = #text]

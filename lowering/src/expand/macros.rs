@@ -148,7 +148,7 @@ fn configured_module(waiting: Waiting, is_begun: bool, options: &BuildOptions) -
         content.extend(import::text_macros(&module.items, &place));
     }
     let head = module.head.clone();
-    marks.extend(module.mentioned_uses().cloned());
+    marks.extend(module.mentioned_uses().into_iter().cloned());
     for part in module.parts {
         match part {
             syntax::ModuleItem::Kernel { attribute, item, mark, .. } => {
@@ -190,25 +190,26 @@ fn check_uncalled(module: &syntax::FuseModule, errors: &mut Errors) {
 
 /// `#[fuse_fn]` outside of a `#[fuse_module]`, where no kernel can see it.
 pub fn misplaced_function(item: TokenStream) -> TokenStream {
-    let mut errors = Errors::new();
-    let name = syn::parse2::<syn::ItemFn>(item.clone()).map(|item| Loc::of(&item.sig.ident));
-    errors.push_help(
-        name.unwrap_or_else(|_| Loc::of(item)),
-        "no kernel can see this `fuse_fn`: a macro sees no further than what it stands on",
-        "put it into a module marked `#[fuse_module]`; kernels of others bring it with `use`",
-    );
-    errors.into_tokens()
+    let help = "put it into a module marked `#[fuse_module]`; kernels of others bring it with `use`";
+    misplaced("fuse_fn", item, help)
 }
 
 /// `#[fuse_struct]` outside of a `#[fuse_module]`.
 pub fn misplaced_struct(item: TokenStream) -> TokenStream {
+    let help =
+        "put it and its `impl` into a module marked `#[fuse_module]`; kernels of others bring it with `use`";
+    misplaced("fuse_struct", item, help)
+}
+
+fn misplaced(mark: &str, item: TokenStream, help: &str) -> TokenStream {
+    let loc = match syn::parse2::<syn::Item>(item.clone()) {
+        Ok(syn::Item::Fn(item)) => Loc::of(&item.sig.ident),
+        Ok(syn::Item::Struct(item)) => Loc::of(&item.ident),
+        Ok(_) | Err(_) => Loc::of(item),
+    };
     let mut errors = Errors::new();
-    let name = syn::parse2::<syn::ItemStruct>(item.clone()).map(|item| Loc::of(&item.ident));
-    errors.push_help(
-        name.unwrap_or_else(|_| Loc::of(item)),
-        "no kernel can see this `fuse_struct`: a macro sees no further than what it stands on",
-        "put it and its `impl` into a module marked `#[fuse_module]`; kernels of others bring it with `use`",
-    );
+    let text = format!("no kernel can see this `{mark}`: a macro sees no further than what it stands on");
+    errors.push_help(loc, text, help);
     errors.into_tokens()
 }
 

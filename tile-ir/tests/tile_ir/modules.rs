@@ -8,7 +8,12 @@ use tile_ir::testing::{module, module_beside, render};
 
 /// The tile IR of a module's kernels.
 fn check_module(source: &str, expected: Expect) {
-    let (funcs, errors) = module(source);
+    check_beside(&[], source, expected);
+}
+
+/// The tile IR of the kernels of a module that uses items of others.
+fn check_beside(others: &[&str], source: &str, expected: Expect) {
+    let (funcs, errors) = module_beside(others, source);
     assert!(errors.is_empty(), "{}", render(&errors, source));
     let texts: Vec<String> = funcs.iter().map(|func| ir::print(func, &|_| None)).collect();
     expected.assert_eq(&texts.concat());
@@ -180,17 +185,10 @@ const SCALES: &str = "mod scales {
     pub fn scaled<T: Float>(x: Tile<T>, by: f32) -> Tile<T> { (x.to::<f32>() * by).to::<T>() }
 }";
 
-/// The tile IR of a module's kernels, which use items of [`SCALES`] and [`ACTIVATIONS`].
-fn check_imports(source: &str, expected: Expect) {
-    let (funcs, errors) = module_beside(&[SCALES, ACTIVATIONS], source);
-    assert!(errors.is_empty(), "{}", render(&errors, source));
-    let texts: Vec<String> = funcs.iter().map(|func| ir::print(func, &|_| None)).collect();
-    expected.assert_eq(&texts.concat());
-}
-
 #[test]
 fn items_of_other_modules() {
-    check_imports(
+    check_beside(
+        &[SCALES, ACTIVATIONS],
         "mod kernels {
             use crate::activations::{self, Activation, activate as act};
 
@@ -339,9 +337,7 @@ fn structs_are_values_with_methods() {
             tl::store(out + tl::arange(0, 1), state.acc / last.sum());
         }
     }";
-    let (funcs, errors) = module_beside(&[SOFTMAX], source);
-    assert!(errors.is_empty(), "{}", render(&errors, source));
-    expect![[r#"
+    let expected = expect![[r#"
         kernel attend(x: &[f32], out: &mut [f32], %0 n: i32) {
           %1 = arange 0 : i32[8]
           %2 = constant -inf : f32
@@ -396,8 +392,8 @@ fn structs_are_values_with_methods() {
           %52 = div %10, %47 : f32[1]
           store %52, out[%51]
         }
-    "#]]
-    .assert_eq(&ir::print(&funcs[0], &|_| None));
+    "#]];
+    check_beside(&[SOFTMAX], source, expected);
 }
 
 /// Types that a call decides are no mistake of a function that no kernel calls.
@@ -497,6 +493,76 @@ fn mistakes_about_structs() {
                 help: give it a name first: `let mut state = ..;`
             35: `Nothing`: a struct cannot be used in a kernel
                 help: values go together as a tuple, `(a, b)`, or as a struct of a `#[fuse_module]` that is marked `#[fuse_struct]`
+        "#]],
+    );
+}
+
+/// Conditions and ranges change variables too, but for those of a `while`.
+#[test]
+fn methods_in_conditions_and_ranges() {
+    let source = |statement: &str| {
+        format!(
+            "mod kernels {{
+                #[fuse_struct]
+                struct Counter {{ n: i32 }}
+
+                impl Counter {{
+                    fn next(&mut self) -> i32 {{ self.n += 1; self.n }}
+                }}
+
+                #[fuse_kernel]
+                fn counts(out: &mut [i32], n: i32) {{
+                    let mut counter = Counter {{ n: n }};
+                    for i in 0..n {{ {statement} }}
+                    tl::store(out, counter.n);
+                }}
+            }}"
+        )
+    };
+    for statement in [
+        "if counter.next() > 3 { tl::store(out + i, i); }",
+        "for j in 0..counter.next() { tl::store(out + i + j, i); }",
+    ] {
+        let (funcs, errors) = module(&source(statement));
+        assert!(errors.is_empty(), "{statement}: {errors:?}");
+        let text = ir::print(&funcs[0], &|_| None);
+        // The loop carries the count.
+        let carried = text.lines().find(|line| line.contains(" = for ")).expect("a loop with a result");
+        assert!(carried.contains("carry %0 : i32"), "{text}");
+    }
+    let (_, errors) = module(&source("while counter.next() < 9 { tl::store(out, i); }"));
+    let texts: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+    assert_eq!(texts, ["the condition of a `while` changes no variable"]);
+}
+
+#[test]
+fn names_that_are_defined_twice() {
+    check_errors(
+        "mod kernels {
+            #[fuse_struct]
+            struct Pair { first: i32, first: f32 }
+
+            impl Pair {
+                fn sum(self) -> i32 { self.first }
+                fn sum(self) -> i32 { self.first }
+            }
+
+            #[fuse_struct]
+            struct Pair { other: i32 }
+
+            #[fuse_struct]
+            struct One { own: i32 }
+
+            #[fuse_kernel]
+            fn twice(out: &mut [i32]) {
+                tl::store(out, One { own: 1, own: 2 }.own);
+            }
+        }",
+        expect![[r#"
+            3: `first`: `first` is defined twice
+            7: `sum`: `sum` is defined twice
+            11: `Pair`: `Pair` is defined twice
+            18: `own`: `own` is given twice
         "#]],
     );
 }

@@ -282,6 +282,16 @@ pub struct TypeName {
     pub loc: Loc,
 }
 
+impl TypeName {
+    /// The name as a token, which may be that of a constant or struct.
+    pub fn ident(&self) -> Ident {
+        match self.name.strip_prefix("r#") {
+            Some(raw) => Ident::new_raw(raw, self.loc.start),
+            None => Ident::new(&self.name, self.loc.start),
+        }
+    }
+}
+
 /// What the attribute says.
 #[derive(Debug, Default)]
 pub struct KernelOptions {

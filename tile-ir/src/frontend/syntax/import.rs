@@ -5,6 +5,7 @@
 //! with its own tokens, and gets them back together with the text ([`imported`]).
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -18,7 +19,7 @@ use crate::support::diagnostic::Errors;
 
 /// An item that a kernel mentions and whose text another module has.
 pub struct Wanted {
-    /// The whole path, as the `use` declaration has it.
+    /// The whole path, from the `use` declaration.
     path: Vec<Ident>,
     leading_colon: bool,
     /// The path from the kernel's module; `None` where only the kernel's body has the name.
@@ -33,9 +34,8 @@ impl Wanted {
     }
 
     /// Its `use` declaration under another name.
-    pub fn use_as(&self, name: &Ident) -> TokenStream {
-        let (path, colon) = (&self.path, self.leading_colon.then(|| quote! { :: }));
-        quote! { use #colon #(#path)::* as #name; }
+    pub fn use_as(&self, name: Ident) -> TokenStream {
+        Use { name, path: self.path.clone(), leading_colon: self.leading_colon }.tokens()
     }
 
     pub fn name(&self) -> &Ident {
@@ -49,12 +49,13 @@ impl Wanted {
 }
 
 impl Items {
-    /// What `use` declarations bring under a path, and the names behind it.
-    pub fn import<'a>(&self, path: &'a [Ident], imports: &'a [Import]) -> Option<(&'a Import, &'a [Ident])> {
+    /// What `use` declarations bring under a path: the items of the other module, and the path among them.
+    pub fn import(&self, path: &[Ident], imports: &[Import]) -> Option<(Rc<Items>, Vec<Ident>)> {
         self.uses.iter().find_map(|own| {
             let whole = own.resolve(path)?;
-            let import = imports.iter().find(|import| import.path.iter().eq(whole.iter()))?;
-            Some((import, &path[1 + whole.len() - own.path.len()..]))
+            let import = imports.iter().find(|import| import.path == whole)?;
+            let rest = &path[1 + whole.len() - own.path.len()..];
+            Some((import.items.clone(), [std::slice::from_ref(&import.name), rest].concat()))
         })
     }
 }
@@ -66,12 +67,13 @@ impl FuseModule {
     }
 
     /// The names of its `use` declarations that its kernels and functions mention.
-    pub fn mentioned_uses(&self) -> impl Iterator<Item = &Ident> {
-        let mentions: Vec<Mentions> =
-            self.marked().filter_map(|(attribute, function)| Mentions::of(attribute, function)).collect();
-        let is_mentioned =
-            move |own: &&Use| mentions.iter().any(|mentions| mentions.free().any(|path| path[0] == own.name));
-        self.items.uses.iter().filter(is_mentioned).map(|own| &own.name)
+    pub fn mentioned_uses(&self) -> Vec<&Ident> {
+        if self.items.uses.is_empty() {
+            return vec![];
+        }
+        let mentions = self.marked().filter_map(|(attribute, function)| Mentions::of(attribute, function));
+        let names: HashSet<Ident> = mentions.flat_map(|mentions| mentions.free_names()).collect();
+        self.items.uses.iter().map(|own| &own.name).filter(|name| names.contains(name)).collect()
     }
 
     /// The attributes and texts of its kernels and functions.
@@ -124,6 +126,11 @@ impl Mentions {
     /// The paths that begin with no name of the function's own.
     fn free(&self) -> impl Iterator<Item = &Vec<Ident>> {
         self.paths.iter().filter(|path| !self.bound.contains(&path[0].to_string()))
+    }
+
+    /// The first names of these paths.
+    fn free_names(&self) -> Vec<Ident> {
+        self.free().map(|path| path[0].clone()).collect()
     }
 
     fn path(&mut self, path: &syn::Path) {

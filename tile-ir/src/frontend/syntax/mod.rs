@@ -51,5 +51,6 @@ pub use lints::{expects_outline_lint, sets_lint_level};
 pub(crate) use match_lowering::is_scrutinee;
 pub use module::{FuseModule, Mark, ModuleItem, parse as parse_module};
 pub(crate) use unsupported::hint_method;
+pub use use_tree::LANGUAGE_TYPES;
 pub(crate) use values::integer as written_integer;
 pub use without_effect::without_effect;

@@ -144,7 +144,12 @@ pub fn parse(
             other => parts.push(other),
         }
     }
-    report_twice(&items.functions, errors);
+    report_twice(items.functions.iter().map(|function| &function.name), errors);
+    report_twice(items.structs.iter().map(|own| &own.name), errors);
+    for own in &items.structs {
+        report_twice(own.fields.iter().map(|field| &field.name), errors);
+        report_twice(own.functions.iter().map(|function| &function.name), errors);
+    }
     Some(FuseModule { head, name: module.ident, parts, items: items.into() })
 }
 
@@ -178,10 +183,12 @@ fn constants(content: &[syn::Item]) -> Vec<ConstItem> {
     constants
 }
 
-fn report_twice(functions: &[Rc<FnItem>], errors: &mut Errors) {
-    for (i, function) in functions.iter().enumerate() {
-        if functions[..i].iter().any(|other| other.name == function.name) {
-            errors.push(Loc::of(&function.name), format!("`{}` is defined twice", function.name));
+/// Reports names that are declared twice: rustc sees neither.
+fn report_twice<'n>(names: impl IntoIterator<Item = &'n Ident>, errors: &mut Errors) {
+    let mut seen = HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            errors.push(Loc::of(name), format!("`{name}` is defined twice"));
         }
     }
 }
@@ -279,8 +286,8 @@ fn path_length(path: &[Ident]) -> usize {
 
 /// The value of the constant that a path names.
 fn named_value(path: &[Ident], items: &Items) -> Option<TokenStream> {
-    if let Some((import, rest)) = items.import(path, &items.imports) {
-        return named_value(&[std::slice::from_ref(&import.name), rest].concat(), &import.items);
+    if let Some((items, path)) = items.import(path, &items.imports) {
+        return named_value(&path, &items);
     }
     let constant = items.constants.iter().find(|constant| constant.path == path)?;
     let ExprKind::Int { value, .. } = constant.value.as_ref()?.kind else { return None };

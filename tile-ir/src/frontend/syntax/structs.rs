@@ -96,7 +96,6 @@ fn method(member: syn::ImplItemFn, owner: &Ident, errors: &mut Errors) -> FnItem
         self_param = Some(if is_changed { SelfParam::Changed } else { SelfParam::Read });
         let own = Ident::new("self", receiver.self_token.span);
         let mutability = receiver.mutability;
-        let owner = Ident::new(&owner.to_string(), receiver.span());
         sig.inputs[0] = syn::FnArg::Typed(syn::PatType {
             attrs: vec![],
             pat: Box::new(syn::Pat::Ident(syn::PatIdent {
@@ -107,17 +106,26 @@ fn method(member: syn::ImplItemFn, owner: &Ident, errors: &mut Errors) -> FnItem
                 subpat: None,
             })),
             colon_token: syn::Token![:](Span::call_site()),
-            ty: Box::new(syn::Type::Path(syn::TypePath { qself: None, path: owner.into() })),
+            ty: Box::new(syn::Type::Path(syn::TypePath {
+                qself: None,
+                path: spanned(owner, receiver.span()).into(),
+            })),
         });
     }
     let item = syn::ItemFn { attrs, vis, sig, block: Box::new(block) };
     FnItem { self_param, ..function::parse(item, errors) }
 }
 
+fn spanned(name: &Ident, span: Span) -> Ident {
+    let mut name = name.clone();
+    name.set_span(span);
+    name
+}
+
 /// Tokens with `Self` replaced by the name that it stands for.
 fn with_owner(tokens: TokenStream, owner: &Ident) -> TokenStream {
     let replaced = |token| match token {
-        TokenTree::Ident(name) if name == "Self" => Ident::new(&owner.to_string(), name.span()).into(),
+        TokenTree::Ident(name) if name == "Self" => spanned(owner, name.span()).into(),
         TokenTree::Group(group) => {
             let mut copy = Group::new(group.delimiter(), with_owner(group.stream(), owner));
             copy.set_span(group.span());

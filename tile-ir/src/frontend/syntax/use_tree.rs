@@ -9,8 +9,8 @@ use crate::support::dtype::DType;
 /// Crates whose items are no kernel's.
 const OTHER_CRATES: [&str; 4] = ["std", "core", "alloc", "dsl_runtime"];
 
-/// Names of the language, wherever a `use` declaration finds them.
-const LANGUAGE: [&str; 7] = ["tl", "Tile", "View", "Float", "Integer", "Number", "Element"];
+/// Types and bounds of the language, wherever a `use` declaration finds them.
+pub const LANGUAGE_TYPES: [&str; 6] = ["Float", "Integer", "Number", "Element", "Tile", "View"];
 
 /// The names that a `use` declaration brings; a glob brings none that could be told from others.
 pub(super) fn uses(item: &syn::ItemUse) -> Vec<Use> {
@@ -22,7 +22,8 @@ pub(super) fn uses(item: &syn::ItemUse) -> Vec<Use> {
     uses.retain(|one| {
         let name = one.name.to_string();
         let is_foreign = OTHER_CRATES.iter().any(|other| one.path[0] == other);
-        let is_language = LANGUAGE.contains(&name.as_str()) || DType::parse(&name).is_some();
+        let is_language =
+            name == "tl" || LANGUAGE_TYPES.contains(&name.as_str()) || DType::parse(&name).is_some();
         one.path.len() > 1 && !is_foreign && !is_language
     });
     uses

@@ -16,6 +16,17 @@ impl Check<'_> {
         for block in blocks {
             assigned_names(block, &mut vec![], &mut names);
         }
+        self.slots_of(names)
+    }
+
+    /// The outer variables that an expression assigns.
+    pub(super) fn slots_assigned_in(&self, expr: &Expr) -> Vec<Slot> {
+        let mut names = vec![];
+        assigned_in_expr(expr, &mut vec![], &mut names);
+        self.slots_of(names)
+    }
+
+    fn slots_of(&self, names: Vec<Assigned>) -> Vec<Slot> {
         let mut slots = vec![];
         for Assigned { name, method } in names {
             if let Some(slot) = self.scopes.find(&name)
@@ -232,13 +243,17 @@ fn assigned_names(block: &BlockExpr, declared: &mut Vec<String>, found: &mut Vec
                 assigned_in_expr(value, declared, found);
                 note_assigned(Assigned { name: target.to_string(), method: None }, declared, found);
             }
-            Stmt::For { var, body, .. } => {
+            Stmt::For { var, range, body, .. } => {
+                assigned_in_expr(range, declared, found);
                 let inner = declared.len();
                 declared.extend(var.iter().map(Ident::to_string));
                 assigned_names(body, declared, found);
                 declared.truncate(inner);
             }
-            Stmt::While { body, .. } => assigned_names(body, declared, found),
+            Stmt::While { condition, body, .. } => {
+                assigned_in_expr(condition, declared, found);
+                assigned_names(body, declared, found);
+            }
             Stmt::Expr(expr) => assigned_in_expr(expr, declared, found),
         }
     }
@@ -273,7 +288,8 @@ fn declare_pattern(pattern: &Pattern, declared: &mut Vec<String>) {
 
 fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Assigned>) {
     match &expr.kind {
-        ExprKind::If { then, otherwise, .. } => {
+        ExprKind::If { condition, then, otherwise } => {
+            assigned_in_expr(condition, declared, found);
             assigned_names(then, declared, found);
             if let Some(otherwise) = otherwise {
                 assigned_names(otherwise, declared, found);

@@ -58,10 +58,8 @@ impl Check<'_> {
             self.item_scope = outer;
             return Some(operand);
         }
-        if let Some((import, rest)) = level.import(path) {
-            let scope = ItemScope::of(import.items.clone(), None);
-            let own = [std::slice::from_ref(&import.name), rest].concat();
-            return self.item_of(&scope, &own, loc);
+        if let Some((scope, path)) = level.import(path) {
+            return self.item_of(&scope, &path, loc);
         }
         let [owner, name] = path else { return None };
         let of_owner = items.constants.iter().filter(|own| own.path.len() == 2 && own.path[0] == *owner);

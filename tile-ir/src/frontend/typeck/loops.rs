@@ -132,6 +132,11 @@ impl Check<'_> {
     }
 
     pub(super) fn while_loop(&mut self, condition: &Expr, body: &BlockExpr, loc: Loc) {
+        if !self.slots_assigned_in(condition).is_empty() {
+            let help = "change it in the body, and test what it has become";
+            self.error_help(condition.loc, "the condition of a `while` changes no variable", help);
+            return;
+        }
         let mut test_block = None;
         self.carried_loop(None, body, loc, |check, inits| {
             let types: Vec<Type> = inits.iter().map(|&init| check.ty(init).clone()).collect();

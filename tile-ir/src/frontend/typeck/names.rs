@@ -144,7 +144,7 @@ impl Check<'_> {
         if !self.scopes.is_bound(name) && self.type_named(name).is_some() {
             return self.error(*loc, format!("`{name}` is a type, expected a value"));
         }
-        self.path(&[Ident::new(name, loc.start)], *loc)
+        self.path(&[written.ident()], *loc)
     }
 
     /// Reports a variable that is out of scope: in a block that has ended, or around a nested function.

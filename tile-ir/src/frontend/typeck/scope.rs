@@ -6,7 +6,7 @@ use std::rc::Rc;
 use proc_macro2::Ident;
 
 use super::Operand;
-use crate::frontend::syntax::{FnItem, Import, Items};
+use crate::frontend::syntax::{FnItem, Items};
 use crate::ir::Value;
 use crate::support::diagnostic::Loc;
 
@@ -149,10 +149,11 @@ impl ItemScope {
         self.outer.is_some()
     }
 
-    /// What its own `use` declarations bring under a path, and the names behind it.
-    pub(super) fn import<'a>(self: &'a Rc<Self>, path: &'a [Ident]) -> Option<(&'a Import, &'a [Ident])> {
+    /// What its own `use` declarations bring under a path: the scope of the other module, and the path in it.
+    pub(super) fn import(self: &Rc<Self>, path: &[Ident]) -> Option<(Rc<ItemScope>, Vec<Ident>)> {
         let outermost = self.levels().last().unwrap_or(self);
-        self.items.import(path, &outermost.items.imports)
+        let (items, path) = self.items.import(path, &outermost.items.imports)?;
+        Some((ItemScope::of(items, None), path))
     }
 
     /// Whether they are of another module.

@@ -34,9 +34,8 @@ impl Check<'_> {
         {
             return Some(self.struct_id(found, level));
         }
-        let (import, rest) = level.import(path)?;
-        let scope = ItemScope::of(import.items.clone(), None);
-        self.struct_of(&scope, &[std::slice::from_ref(&import.name), rest].concat())
+        let (scope, path) = level.import(path)?;
+        self.struct_of(&scope, &path)
     }
 
     /// One number for a struct, by whatever text it came.
@@ -88,11 +87,16 @@ impl Check<'_> {
             None => vec![None; item.fields.len()],
         };
         let mut failed = false;
+        let mut seen = vec![];
         for (name, value) in given {
             let Some(index) = self.field_index(&item, &name) else {
                 failed = true;
                 continue;
             };
+            if seen.contains(&index) {
+                self.error(Loc::of(&name), format!("`{name}` is given twice"));
+            }
+            seen.push(index);
             parts[index] = Some(self.field_value(id, index, &value));
         }
         let missing: Vec<String> = item

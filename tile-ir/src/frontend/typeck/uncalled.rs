@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::TokenStream;
 
 use super::function::Frame;
 use super::scope::ItemScope;
@@ -79,7 +79,7 @@ impl Check<'_> {
     /// A value of a type of which nothing is known but the struct that it is, and those in it so deep.
     fn unknown_of(&mut self, ty: &ValueType, loc: Loc, depth: u32) -> Operand {
         let ValueType::Scalar(name) = ty else { return Operand::failed(loc) };
-        match self.struct_named(&[Ident::new(&name.name, name.loc.start)]) {
+        match self.struct_named(&[name.ident()]) {
             Some(id) if depth > 0 => {
                 let item = self.struct_item(id).clone();
                 let fields = item.fields.iter().map(|field| self.unknown_of(&field.ty, loc, depth - 1));
@@ -102,8 +102,7 @@ impl Check<'_> {
     /// Reports element types that do not exist.
     fn report_unknown_types(&mut self, ty: &ValueType) {
         match ty {
-            ValueType::Scalar(name)
-                if self.struct_named(&[Ident::new(&name.name, name.loc.start)]).is_some() => {}
+            ValueType::Scalar(name) if self.struct_named(&[name.ident()]).is_some() => {}
             ValueType::Tile { elem: Some(name), .. }
             | ValueType::Scalar(name)
             | ValueType::Memory { elem: name, .. } => {

@@ -184,7 +184,7 @@ impl Check<'_> {
     /// The operand with the parameter's type; constants stay constants.
     pub(super) fn unify(&mut self, ty: &ValueType, operand: &Operand, what: &str) -> Option<Operand> {
         if let ValueType::Scalar(name) = ty
-            && let Some(id) = self.struct_named(&[Ident::new(&name.name, name.loc.start)])
+            && let Some(id) = self.struct_named(&[name.ident()])
         {
             let item = self.struct_item(id).clone();
             return match &operand.item {

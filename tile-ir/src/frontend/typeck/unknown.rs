@@ -364,10 +364,10 @@ impl Check<'_> {
             Item::Unit => ("a store has", ops::store_methods().map(|method| method.name).collect()),
             Item::Function(_) => return "a function is called: `f(x)`".into(),
             Item::Pointer(_) => return "read memory with `tl::load(pointer)`".into(),
-            Item::Tuple(_) | Item::Struct(..) => {
+            Item::Tuple(_) => {
                 return "a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`".into();
             }
-            Item::View(_) | Item::List(_) | Item::Text(_) | Item::Failed => {
+            Item::View(_) | Item::Struct(..) | Item::List(_) | Item::Text(_) | Item::Failed => {
                 return "it has no methods".into();
             }
         };
