@@ -1,4 +1,4 @@
-//! The function a user calls, and the traits that make an undeclared variant a compile error at the call.
+//! The function a user calls.
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -6,10 +6,11 @@ use tile_ir::frontend::syntax::{
     ConstType, GenericParam, Kernel, KernelParam, ParamType, Tune, expects_outline_lint,
 };
 use tile_ir::frontend::typeck::{ConstValue, Variant};
-use tile_ir::support::diagnostic::{Loc, list};
-use tile_ir::support::dtype::{Class, DType};
+use tile_ir::support::diagnostic::Loc;
+use tile_ir::support::dtype::Class;
 
-use super::arguments::{LauncherArguments, MemoryParam, element, element_path, slice_type, view_type};
+use super::arguments::{LauncherArguments, MemoryParam, element, slice_type, view_type};
+use super::declared;
 
 /// The expression by which the launcher chooses a generic from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenStream> {
@@ -17,16 +18,16 @@ fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenSt
 }
 
 /// The generics a call may name, in order.
-fn named(kernel: &Kernel) -> impl Iterator<Item = &GenericParam> {
+pub(super) fn named(kernel: &Kernel) -> impl Iterator<Item = &GenericParam> {
     let decided = |generic: &GenericParam| chooser(kernel, generic).is_some() || kernel.is_autotuned(generic);
     kernel.generics.iter().filter(move |generic| !decided(generic))
 }
 
-fn declaration(generic: &GenericParam) -> TokenStream {
+pub(super) fn declaration(generic: &GenericParam) -> TokenStream {
     match generic {
-        GenericParam::Type { name, bound } => {
+        GenericParam::Type { name, bound, traits } => {
             let bound = bound_path(*bound);
-            quote! { #name: #bound }
+            quote! { #name: #bound #(+ #traits)* }
         }
         // rustc's messages about a constant that a call leaves out are on its declaration.
         GenericParam::Const { name, ty: ConstType::Bool } => {
@@ -310,7 +311,8 @@ pub(super) fn module(
         },
     };
     let doc = format!("What the build left of the kernel [`{text}`](fn@{text}).");
-    let declared = declared(kernel, variants);
+    let declared = declared::declared(kernel, variants);
+    let implementations = declared::implementations(kernel, variants);
     // The module is written inside a private one or at the crate's root alike: everything in it is reached by path.
     let inner_visibility = inner(visibility);
     let mod_token = named_at(name, quote! { mod });
@@ -339,6 +341,8 @@ pub(super) fn module(
         #[doc = #doc]
         #[allow(non_snake_case, dead_code, clippy::all)]
         #visibility #mod_token #name #content
+
+        #implementations
     }
 }
 
@@ -363,145 +367,14 @@ fn param_data(param: &KernelParam) -> Vec<TokenStream> {
 }
 
 /// The visibility of what a module of visibility `visibility` holds.
-fn inner(visibility: &syn::Visibility) -> TokenStream {
+pub(super) fn inner(visibility: &syn::Visibility) -> TokenStream {
     match visibility {
         syn::Visibility::Public(_) => quote! { pub },
         _ => quote! { pub(super) },
     }
 }
 
-/// `Choice` and `Declared`: a call whose generics were not declared does not compile, and says what was.
-fn declared(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
-    let generics: Vec<&GenericParam> = named(kernel).collect();
-    let declarations: Vec<TokenStream> = generics
-        .iter()
-        .map(|generic| match generic {
-            GenericParam::Type { name, .. } => quote! { #name },
-            GenericParam::Const { .. } => declaration(generic),
-        })
-        .collect();
-    let types: Vec<&Ident> = generics
-        .iter()
-        .filter_map(|generic| match generic {
-            GenericParam::Type { name, .. } => Some(name),
-            GenericParam::Const { .. } => None,
-        })
-        .collect();
-    let label = format!("not a declared variant of `{}`", kernel.name);
-    let message = format!("`{}` has no variant for these generics", kernel.name);
-    let note = format!("declared are {}", declared_text(kernel, variants));
-    let inner_visibility = inner(&kernel.visibility);
-    let implementations = implementations(kernel, variants, &declarations);
-    quote! {
-        /// A choice of the kernel's generics.
-        #[derive(Clone, Copy, Debug)]
-        #inner_visibility struct Choice<#(#declarations),*>(::core::marker::PhantomData<(#(#types,)*)>);
-
-        /// The choices that were declared.
-        #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
-        #inner_visibility trait Declared {
-            /// The variant, or the first one where arguments decide.
-            const VARIANT: &'static Variant;
-        }
-
-        #implementations
-    }
-}
-
-fn declared_text(kernel: &Kernel, variants: &[Variant]) -> String {
-    if kernel.options.configs.is_empty() {
-        let lists = kernel.options.lists.iter().map(|declared| {
-            let values =
-                declared.values.iter().map(|value| tile_ir::frontend::syntax::describe_value(&value.kind));
-            format!("{} = {}", declared.name, list(values))
-        });
-        return lists.collect::<Vec<_>>().join("; ");
-    }
-    variants.iter().map(|variant| format!("[{variant}]")).collect::<Vec<_>>().join(", ")
-}
-
-/// One implementation for each declared choice; a type parameter all of whose types are declared gets one for all, so
-/// that generic code can call the kernel.
-fn implementations(kernel: &Kernel, variants: &[Variant], declarations: &[TokenStream]) -> TokenStream {
-    if variants.is_empty() {
-        // A kernel with mistakes: no bound on its choice is a mistake on top of them.
-        let choice = choice_arguments(kernel);
-        return quote! {
-            impl<#(#declarations),*> Declared for Choice<#(#choice),*> {
-                const VARIANT: &'static Variant = &KERNEL.variants[0];
-            }
-        };
-    }
-    let type_params: Vec<(&Ident, Class)> = kernel
-        .generics
-        .iter()
-        .filter_map(|generic| match generic {
-            GenericParam::Type { name, bound } => Some((name, *bound)),
-            GenericParam::Const { .. } => None,
-        })
-        .collect();
-    let mut seen: Vec<String> = vec![];
-    let mut tokens = TokenStream::new();
-    for (index, variant) in variants.iter().enumerate() {
-        let consts: Vec<TokenStream> = named(kernel)
-            .filter(|generic| matches!(generic, GenericParam::Const { .. }))
-            .filter_map(|generic| const_value(variant, generic))
-            .collect();
-        let consts_text = consts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        if let [(name, class)] = type_params.as_slice()
-            && let Some(table) = full_table(variants, variant, *class)
-        {
-            if seen.contains(&consts_text) {
-                continue;
-            }
-            seen.push(consts_text);
-            let bound = bound_path(*class);
-            let args = arguments(kernel, &[quote! { #name }], &consts);
-            tokens.extend(quote! {
-                impl<#name: #bound> Declared for Choice<#(#args),*> {
-                    const VARIANT: &'static Variant = {
-                        const INDEX: &[usize] = &[#(#table),*];
-                        &KERNEL.variants[INDEX[<#name as ::dsl_runtime::Element>::DTYPE as usize]]
-                    };
-                }
-            });
-            continue;
-        }
-        let types: Vec<TokenStream> = variant.types.iter().map(|(_, dtype)| element_path(*dtype)).collect();
-        let key =
-            format!("{}|{consts_text}", types.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
-        if seen.contains(&key) {
-            continue;
-        }
-        seen.push(key);
-        let args = arguments(kernel, &types, &consts);
-        let index = Literal::usize_unsuffixed(index);
-        tokens.extend(quote! {
-            impl Declared for Choice<#(#args),*> {
-                const VARIANT: &'static Variant = &KERNEL.variants[#index];
-            }
-        });
-    }
-    tokens
-}
-
-/// Types and constants in the order of the generics.
-fn arguments(kernel: &Kernel, types: &[TokenStream], consts: &[TokenStream]) -> Vec<TokenStream> {
-    let (mut types, mut consts) = (types.iter(), consts.iter());
-    named(kernel)
-        .filter_map(|generic| match generic {
-            GenericParam::Type { .. } => types.next().cloned(),
-            GenericParam::Const { .. } => consts.next().map(|value| quote! { { #value } }),
-        })
-        .collect()
-}
-
-fn const_value(variant: &Variant, generic: &GenericParam) -> Option<TokenStream> {
-    let (_, value) = variant.consts.iter().find(|(name, _)| generic.name() == name)?;
-    Some(constant(*value))
-}
-
-fn constant(value: ConstValue) -> TokenStream {
+pub(super) fn constant(value: ConstValue) -> TokenStream {
     match value {
         ConstValue::Bool(value) => quote! { #value },
         ConstValue::Int(value) => {
@@ -513,15 +386,4 @@ fn constant(value: ConstValue) -> TokenStream {
             }
         }
     }
-}
-
-/// For a kernel whose one type parameter has every type of its class declared with `like`'s constants: the variant of
-/// each element type, by its number.
-fn full_table(variants: &[Variant], like: &Variant, class: Class) -> Option<Vec<usize>> {
-    let find = |dtype: DType| {
-        variants
-            .iter()
-            .position(|other| other.consts == like.consts && other.types.iter().all(|(_, own)| *own == dtype))
-    };
-    DType::ALL.into_iter().map(|dtype| if class.contains(dtype) { find(dtype) } else { Some(0) }).collect()
 }

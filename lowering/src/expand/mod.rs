@@ -7,6 +7,7 @@
 mod arguments;
 mod configure;
 mod data;
+mod declared;
 pub mod ide_stub;
 mod import;
 mod launcher;

@@ -423,6 +423,14 @@ impl<'a> BoundSearch<'a> {
         {
             return Some(());
         }
+        // A grid has a program at least.
+        let is_grid = |&atom: &Atom| matches!(atom, Atom::Known(Symbol::Grid(_)));
+        let least = high.terms().map(|(atoms, c)| (c > 0 && atoms.iter().all(is_grid)).then_some(c));
+        if let (Some(low), Some(least)) = (low.as_constant(), least.sum::<Option<i128>>())
+            && low <= least
+        {
+            return Some(());
+        }
         let is_sum = low.as_constant().is_none() && low.terms().all(|(_, coefficient)| coefficient > 0);
         if is_sum && high.as_constant().is_some_and(|limit| limit <= 0) {
             return None;

@@ -4,6 +4,7 @@
 //! - [`check_overflow`]: assertions of debug builds for integers that wrap.
 //! - [`chain_divisions`]: quotients by products as quotients of quotients.
 //! - [`strength_reduce`]: induction variables as multiples of the loop's variable.
+//! - [`counted_loops`]: a `while` that counts up to a bound, as a `for`.
 //! - [`contract_products`]: products that may be fused with a sum.
 //! - [`contract_floats`]: on a GPU, `exp` to `exp2` and division to products.
 //! - [`defer_scale`]: on a GPU, scales of scores after their maximum.
@@ -20,7 +21,9 @@ pub mod chain_divisions;
 pub mod check_overflow;
 pub mod contract_floats;
 pub mod contract_products;
+pub mod counted_loops;
 pub mod defer_scale;
+mod invariant;
 pub mod legalize_index;
 pub mod load_runs_once;
 pub(crate) mod magnitude;

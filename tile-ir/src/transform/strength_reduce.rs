@@ -5,10 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::invariant::InvariantCopier;
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{Block, Func, Op, Type, Value, substitute_in};
 use crate::ops::scalar::{ArithKind, Scalar, binary};
-use crate::ops::{Cast, Constant, ConstantValue, Effect, For, Kind, Splat};
+use crate::ops::{Cast, Constant, ConstantValue, For, Kind, Splat};
 use crate::support::dtype::DType;
 
 /// Replaces the induction variables that addresses and masks are computed from.
@@ -66,9 +67,9 @@ struct InductionRewriter<'f> {
 
 /// What an iteration adds or subtracts.
 #[derive(Clone, Copy)]
-struct Increment {
-    op: BinaryOp,
-    value: Value,
+pub(super) struct Increment {
+    pub op: BinaryOp,
+    pub value: Value,
 }
 
 impl InductionRewriter<'_> {
@@ -120,19 +121,15 @@ impl InductionRewriter<'_> {
             (of_loop, of_offset) if of_loop == of_offset => false,
             _ => return None,
         };
-        let defined = body.body.defined();
         let constants = &self.constants;
         let mut copier = Copier {
-            func: self.func,
+            invariants: InvariantCopier::new(self.func, &body.body),
             block: &body.body,
-            defined,
             constants,
             outermost: &self.outermost,
-            built: vec![],
-            copies: HashMap::new(),
         };
         let mut as_offset = |value: Value| {
-            if widens { copier.push(Cast::new(value), Type::scalar(dtype)) } else { value }
+            if widens { copier.invariants.push(Cast::new(value), Type::scalar(dtype)) } else { value }
         };
         let mut iteration = as_offset(variable);
         if constants.get(&body.low) != Some(&0) {
@@ -148,12 +145,12 @@ impl InductionRewriter<'_> {
             let distance = copier.like(distance, start);
             sum = copier.binary(op, sum, distance);
         }
-        Some((sum, copier.built))
+        Some((sum, copier.invariants.built))
     }
 }
 
 /// The increments from `arg` to `end`, at most so many.
-fn increments(block: &Block, arg: Value, end: Value, most: usize) -> Option<Vec<Increment>> {
+pub(super) fn increments(block: &Block, arg: Value, end: Value, most: usize) -> Option<Vec<Increment>> {
     if end == arg {
         return Some(vec![]);
     }
@@ -175,37 +172,27 @@ const MAX_INCREMENTS: usize = 4;
 
 /// Builds operations at the start of a loop's body out of copies of operations in it.
 struct Copier<'a> {
-    func: &'a mut Func,
+    invariants: InvariantCopier<'a>,
     block: &'a Block,
-    /// What the block defines.
-    defined: HashSet<Value>,
     /// Integer constants.
     constants: &'a HashMap<Value, i128>,
     /// The arithmetic outside of all loops.
     outermost: &'a HashMap<Value, Kind>,
-    built: Vec<Op>,
-    copies: HashMap<Value, Value>,
 }
 
 impl Copier<'_> {
-    fn push(&mut self, kind: impl Into<Kind>, ty: Type) -> Value {
-        let result = self.func.value(ty);
-        self.built.push(Op { kind: kind.into(), results: vec![result], loc: self.func.loc });
-        result
-    }
-
     fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
-        let ty = self.func.ty(a).clone();
-        self.push(Scalar::new(binary(op), vec![a, b]), ty)
+        let ty = self.invariants.func.ty(a).clone();
+        self.invariants.push(Scalar::new(binary(op), vec![a, b]), ty)
     }
 
     /// A scalar as a tile of the shape of another value.
     fn like(&mut self, scalar: Value, other: Value) -> Value {
-        let ty = self.func.ty(other).clone();
-        if ty.is_scalar() || self.func.ty(scalar) == &ty {
+        let ty = self.invariants.func.ty(other).clone();
+        if ty.is_scalar() || self.invariants.func.ty(scalar) == &ty {
             scalar
         } else {
-            self.push(Splat { value: scalar }, ty)
+            self.invariants.push(Splat { value: scalar }, ty)
         }
     }
 
@@ -214,24 +201,24 @@ impl Copier<'_> {
         if let Some(Kind::Splat(Splat { value })) = self.block.definition(value) {
             return Some(*value);
         }
-        self.func.ty(value).is_scalar().then_some(value)
+        self.invariants.func.ty(value).is_scalar().then_some(value)
     }
 
     /// A loop-invariant value divided by a constant; `None` where a factor does not show that the quotient is exact.
     fn quotient(&mut self, value: Value, divisor: i128) -> Option<Value> {
         if divisor == 1 {
-            return self.copy(value);
+            return self.invariants.copy(value);
         }
         if let Some(&constant) = self.constants.get(&value) {
-            let ty = self.func.ty(value).clone();
+            let ty = self.invariants.func.ty(value).clone();
             let quotient = Constant { value: ConstantValue::Int(constant / divisor) };
-            return (constant % divisor == 0).then(|| self.push(quotient, ty));
+            return (constant % divisor == 0).then(|| self.invariants.push(quotient, ty));
         }
-        let ty = self.func.ty(value).clone();
+        let ty = self.invariants.func.ty(value).clone();
         let definition = self.block.definition(value).or_else(|| self.outermost.get(&value))?.clone();
         if let Kind::Cast(Cast { value, exact: true }) = definition {
             let value = self.quotient(value, divisor)?;
-            return Some(self.push(Cast { value, exact: true }, ty));
+            return Some(self.invariants.push(Cast { value, exact: true }, ty));
         }
         let Kind::Scalar(scalar) = definition else { return None };
         let (ArithKind::Mul, &[a, b]) = (scalar.op.arith, &scalar.args[..]) else { return None };
@@ -239,33 +226,7 @@ impl Copier<'_> {
             Some(quotient) => (quotient, b),
             None => (self.quotient(b, divisor)?, a),
         };
-        let other = self.copy(other)?;
+        let other = self.invariants.copy(other)?;
         Some(self.binary(BinaryOp::Mul, quotient, other))
-    }
-
-    /// A loop-invariant value, recomputed at the start of the block.
-    fn copy(&mut self, value: Value) -> Option<Value> {
-        if !self.defined.contains(&value) {
-            return Some(value);
-        }
-        if let Some(&known) = self.copies.get(&value) {
-            return Some(known);
-        }
-        let op = self.block.ops.iter().find(|op| op.results == [value])?;
-        let operation = op.kind.operation();
-        if operation.effect() != Effect::Pure
-            || operation.access().is_some()
-            || !operation.blocks().is_empty()
-        {
-            return None;
-        }
-        let operands: Vec<Value> =
-            operation.operands().into_iter().map(|operand| self.copy(operand)).collect::<Option<_>>()?;
-        let (mut kind, mut operands) = (op.kind.clone(), operands.into_iter());
-        kind.operation_mut().map(&mut |old| operands.next().unwrap_or(old));
-        let ty = self.func.ty(value).clone();
-        let copy = self.push(kind, ty);
-        self.copies.insert(value, copy);
-        Some(copy)
     }
 }

@@ -13,6 +13,7 @@ use tile_ir::transform::chain_divisions::chain_divisions;
 use tile_ir::transform::check_overflow::check_overflow;
 use tile_ir::transform::contract_floats::contract_floats;
 use tile_ir::transform::contract_products::contract_products;
+use tile_ir::transform::counted_loops::counted_loops;
 use tile_ir::transform::defer_scale::defer_scale;
 use tile_ir::transform::legalize_index::legalize_index;
 use tile_ir::transform::load_runs_once::load_runs_once;
@@ -37,6 +38,7 @@ const PASSES: &[PassTest] = &[
     ("check_overflow", |func, _| rewritten(func, check_overflow)),
     ("contract_floats", |func, _| rewritten(func, contract_floats)),
     ("contract_products", |func, _| rewritten(func, contract_products)),
+    ("counted_loops", |func, _| rewritten_under_guards(func, counted_loops)),
     ("defer_scale", |func, _| rewritten_under_guards(func, defer_scale)),
     ("legalize_index", |func, request| {
         rewritten_under_guards(func, |func| legalize_index(func, request.bounds()))

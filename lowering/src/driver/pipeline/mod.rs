@@ -102,6 +102,7 @@ define_passes! {
     optional func contract_products: "products that may be fused with the sum that uses them",
 
     // Tile IR of a variant on GPUs.
+    optional prepared counted_loops if is_guarded: "a `while` that counts up to a bound as a loop over a range",
     optional prepared defer_scale if is_guarded: "scales of scores after their maximum",
     optional prepared contract_floats: "`exp` as `exp2`, a division as a product with the reciprocal",
 

@@ -12,8 +12,8 @@ use tile_ir::ops::{Kind, VectorStart};
 use tile_ir::support::dtype::DType;
 use tile_ir::transform::legalize_index::BoundsPolicy;
 use tile_ir::transform::{
-    chain_divisions, contract_floats, defer_scale, legalize_index, load_runs_once, read_unrotated,
-    rotate_rows, version_loops, view_strides,
+    chain_divisions, contract_floats, counted_loops, defer_scale, legalize_index, load_runs_once,
+    read_unrotated, rotate_rows, version_loops, view_strides,
 };
 
 use super::axes::{Axes, DotResults, Movement};
@@ -47,6 +47,8 @@ pub struct GuardsByReason {
     tensor_maps: Vec<Guard>,
     /// The values of axes.
     pub axes: Vec<Guard>,
+    /// Counters that do not wrap.
+    counters: Vec<Guard>,
     /// Scales and exponents that are moved.
     contractions: Vec<Guard>,
 }
@@ -54,7 +56,7 @@ pub struct GuardsByReason {
 impl GuardsByReason {
     /// How many there are before the passes of a specialization.
     pub fn prepared(&self) -> usize {
-        self.axes.len() + self.contractions.len()
+        self.axes.len() + self.counters.len() + self.contractions.len()
     }
 }
 
@@ -99,7 +101,8 @@ impl<'a> SpecializedFunc<'a> {
         if !self.axes.is_guarded() {
             return vec![];
         }
-        let GuardsByReason { strides, bounds, signs, tensor_maps, axes, contractions } = &self.guards;
+        let GuardsByReason { strides, bounds, signs, tensor_maps, axes, counters, contractions } =
+            &self.guards;
         let mut guards = alignment_guards(laid_out);
         guards.extend(strides.iter().cloned());
         let widens = self.axes.has_vectors();
@@ -114,7 +117,7 @@ impl<'a> SpecializedFunc<'a> {
                 guards.push(guard.clone());
             }
         }
-        guards.extend(axes.iter().chain(contractions).cloned());
+        guards.extend(axes.iter().chain(counters).chain(contractions).cloned());
         guards
     }
 
@@ -138,6 +141,11 @@ pub fn has_dot(func: &Func, of: impl Fn(DType) -> bool) -> bool {
 }
 
 // ---- passes
+
+pub fn counted_loops(body: &mut SpecializedFunc) -> Result<(), Refusal> {
+    body.guards.counters = counted_loops::counted_loops(&mut body.func);
+    Ok(())
+}
 
 pub fn defer_scale(body: &mut SpecializedFunc) -> Result<(), Refusal> {
     body.guards.contractions.extend(defer_scale::defer_scale(&mut body.func));

@@ -209,8 +209,8 @@ pub struct FnSource {
 /// A generic parameter of a kernel.
 #[derive(Debug)]
 pub enum GenericParam {
-    /// `T: Float`
-    Type { name: Ident, bound: Class },
+    /// `T: Float + OwnTrait`; the launcher has the other traits too.
+    Type { name: Ident, bound: Class, traits: Vec<TokenStream> },
     /// `const BLOCK: usize`
     Const { name: Ident, ty: ConstType },
 }

@@ -234,7 +234,8 @@ fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Gener
                     "a kernel's type parameter has no default: its types are declared in the attribute",
                 );
             }
-            Some(GenericParam::Type { name: param.ident.clone(), bound: parse_bound(param, errors) })
+            let (bound, traits) = parse_bounds(param, errors);
+            Some(GenericParam::Type { name: param.ident.clone(), bound, traits })
         }
         syn::GenericParam::Const(param) => {
             let name = match &param.ty {
@@ -267,42 +268,30 @@ pub(crate) fn const_range(name: &str) -> Option<(i128, i128)> {
     }
 }
 
-fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Class {
-    const HELP: &str = "bounds are `Float`, `Integer`, `Number` and `Element`";
-    let mut bounds = param.bounds.iter();
-    let class = match (bounds.next(), bounds.next()) {
-        (None, _) => {
-            errors.push_help(
-                Loc::of(&param.ident),
-                format!("the type parameter `{}` has no bound", param.ident),
-                HELP,
-            );
-            return Class::Any;
-        }
-        (Some(syn::TypeParamBound::Trait(bound)), None) => {
-            let name = bound.path.segments.last().map(|segment| segment.ident.to_string());
-            match name.as_deref() {
-                Some("Float") => Some(Class::Float),
-                Some("Integer") => Some(Class::Integer),
-                Some("Number") => Some(Class::Number),
-                Some("Element") => Some(Class::Any),
-                _ => None,
-            }
-        }
-        _ => {
-            errors.push_help(Loc::of(&param.bounds), "a kernel's type parameter has one bound", HELP);
-            return Class::Any;
+/// The class of a type parameter's elements, and the other traits that it is bound by. Those may stand alone: its types are declared in the
+/// attribute.
+fn parse_bounds(param: &syn::TypeParam, errors: &mut Errors) -> (Class, Vec<TokenStream>) {
+    const HELP: &str = "bounds are `Float`, `Integer`, `Number`, `Element` and traits of your own";
+    let class = |bound: &syn::TypeParamBound| {
+        let syn::TypeParamBound::Trait(bound) = bound else { return None };
+        match bound.path.segments.last()?.ident.to_string().as_str() {
+            "Float" => Some(Class::Float),
+            "Integer" => Some(Class::Integer),
+            "Number" => Some(Class::Number),
+            "Element" => Some(Class::Any),
+            _ => None,
         }
     };
-    class.unwrap_or_else(|| {
-        let found = source_text(param.bounds.to_token_stream());
-        errors.push_help(
-            Loc::of(&param.bounds),
-            format!("`{found}` is not a bound that a kernel's type parameter can have"),
-            HELP,
-        );
-        Class::Any
-    })
+    let classes: Vec<Class> = param.bounds.iter().filter_map(class).collect();
+    if param.bounds.is_empty() {
+        let message = format!("the type parameter `{}` has no bound", param.ident);
+        errors.push_help(Loc::of(&param.ident), message, HELP);
+    }
+    if classes.len() > 1 {
+        errors.push_help(Loc::of(&param.bounds), "a kernel's type parameter is of one class", HELP);
+    }
+    let others = param.bounds.iter().filter(|bound| class(bound).is_none());
+    (classes.first().copied().unwrap_or(Class::Any), others.map(ToTokens::to_token_stream).collect())
 }
 
 fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {

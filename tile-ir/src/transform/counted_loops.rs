@@ -1,0 +1,167 @@
+//! `while` loops that count up to a bound, as `for` loops.
+//!
+//! `while i < n { ..; i += STEP }` becomes `for i in (i..n).step_by(STEP)`, which a software pipeline can look ahead in and whose
+//! accesses have bounds. Law: both take the same iterations, and leave the same values, unless `i` wraps at the end of its type.
+//! A guard shows that it does not, `n + STEP - 1 <= MAX`, and another one that a step is at least 1. The condition may be `<`
+//! or `<=`, written either way; bound and step are computed of what the loop does not change.
+
+use std::collections::HashSet;
+
+use super::invariant::InvariantCopier;
+use super::strength_reduce::{increments, strength_reduce};
+use crate::analysis::inequality::BoundSearch;
+use crate::analysis::polynomial::Polynomials;
+use crate::frontend::syntax::BinaryOp;
+use crate::ir::guard::Guard;
+use crate::ir::polynomial::Polynomial;
+use crate::ir::{Block, Func, Op, Value, substitute_in};
+use crate::ops::scalar::{ArithKind, Scalar};
+use crate::ops::{Effect, For, Kind, LoopHints, While};
+use crate::support::dtype::DType;
+
+/// Rewrites the loops that count, and returns the guards under which they do as they did.
+pub fn counted_loops(func: &mut Func) -> Vec<Guard> {
+    let mut guards: Vec<Guard> = vec![];
+    // The bound of an inner loop may follow from the variable of an outer one.
+    while let Some(found) = rewrite_outermost(func) {
+        guards.extend(found.into_iter().filter(|guard| !guards.contains(guard)).collect::<Vec<_>>());
+        strength_reduce(func);
+    }
+    guards
+}
+
+/// Rewrites the outermost loops that count; `None` if there are none.
+fn rewrite_outermost(func: &mut Func) -> Option<Vec<Guard>> {
+    let (mut has_while, mut used) = (false, HashSet::new());
+    func.body.walk(&mut |op| {
+        has_while |= matches!(op.kind, Kind::While(_));
+        used.extend(op.kind.operation().operands());
+        used.extend(op.kind.operation().blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
+    });
+    if !has_while {
+        return None;
+    }
+    let polynomials = Polynomials::analyze(func);
+    let mut body = std::mem::take(&mut func.body);
+    let mut rewriter = CountedLoops { func, polynomials, used, guards: vec![], found: false };
+    rewriter.block(&mut body);
+    let CountedLoops { func, guards, found, .. } = rewriter;
+    func.body = body;
+    found.then_some(guards)
+}
+
+struct CountedLoops<'f> {
+    func: &'f mut Func,
+    polynomials: Polynomials,
+    /// The values that something uses.
+    used: HashSet<Value>,
+    guards: Vec<Guard>,
+    found: bool,
+}
+
+/// The end of a counter.
+struct Bound {
+    /// The position of the counter among the carried values.
+    counter: usize,
+    high: Value,
+    closed: bool,
+}
+
+impl CountedLoops<'_> {
+    fn block(&mut self, block: &mut Block) {
+        for mut op in std::mem::take(&mut block.ops) {
+            if let Kind::While(looped) = &op.kind
+                && let Some((mut ahead, range)) = self.as_range(looped)
+            {
+                self.found = true;
+                block.ops.append(&mut ahead);
+                op.kind = range.into();
+                self.drop_unused_counter(&mut op);
+            } else {
+                op.kind.operation_mut().blocks_mut().into_iter().for_each(|nested| self.block(nested));
+            }
+            block.ops.push(op);
+        }
+    }
+
+    /// The loop over a range that a `while` is, and what computes its ends.
+    fn as_range(&mut self, looped: &While) -> Option<(Vec<Op>, For)> {
+        let bound = bound(&looped.test)?;
+        let (arg, end) = (looped.body.args[bound.counter], looped.body.yields[bound.counter]);
+        let dtype = self.func.ty(arg).dtype;
+        if !matches!(dtype, DType::I32 | DType::I64) {
+            return None;
+        }
+        let [added] = increments(&looped.body, arg, end, 1)?[..] else { return None };
+        if added.op != BinaryOp::Add {
+            return None;
+        }
+        let guards = self.guards_of(&bound, added.value, dtype)?;
+        let mut ahead = looped.test.ops.clone();
+        ahead.retain(|op| op.results != looped.test.yields);
+        let mut copier = InvariantCopier::new(self.func, &looped.body);
+        let step = copier.copy(added.value)?;
+        ahead.append(&mut copier.built);
+        let mut body = looped.body.clone();
+        let variable = self.func.value(self.func.ty(arg).clone());
+        substitute_in(&mut body, &|value| if value == arg { variable } else { value });
+        body.args.insert(0, variable);
+        self.guards.extend(guards);
+        let Bound { counter, high, closed } = bound;
+        let (low, inits) = (looped.inits[counter], looped.inits.clone());
+        Some((ahead, For { low, high, step, closed, inits, body, hints: LoopHints::default() }))
+    }
+
+    /// The guards under which a counter reaches its bound without wrapping.
+    fn guards_of(&self, bound: &Bound, step: Value, dtype: DType) -> Option<Vec<Guard>> {
+        let step = self.polynomials.get(step);
+        let less_one = step.sub(&Polynomial::constant(1));
+        let mut search = BoundSearch::unmasked(self.func, &self.polynomials);
+        search.not_negative(&less_one)?;
+        let high = self.polynomials.get(bound.high);
+        // A comparison is exact, the end of a range is computed in its type.
+        if high.as_atom().is_none() && high.as_constant().is_none() {
+            search.not_negative(&high.sub(&Polynomial::constant(dtype.range().0)))?;
+        }
+        let last = search.upper(high.add(if bound.closed { &step } else { &less_one }))?;
+        search.at_most(&last, &Polynomial::constant(dtype.range().1))?;
+        Some(search.guards)
+    }
+
+    /// Drops what a loop carries and nothing reads: a counter that the loop's variable stands for.
+    fn drop_unused_counter(&self, op: &mut Op) {
+        let Kind::For(range) = &mut op.kind else { return };
+        for i in (0..op.results.len()).rev() {
+            if !self.used.contains(&op.results[i]) && range.body.uses(range.body.args[i + 1]) == 0 {
+                op.results.remove(i);
+                range.inits.remove(i);
+                range.body.args.remove(i + 1);
+                range.body.yields.remove(i);
+            }
+        }
+    }
+}
+
+/// The bound of the counter that a condition compares, where nothing else in it depends on the iteration.
+fn bound(test: &Block) -> Option<Bound> {
+    let (compared, others) = test.ops.split_last()?;
+    let Kind::Scalar(Scalar { op, args, .. }) = &compared.kind else { return None };
+    let &[a, b] = &args[..] else { return None };
+    let (counter, high, closed) = match op.arith {
+        ArithKind::Compare(BinaryOp::Lt) => (a, b, false),
+        ArithKind::Compare(BinaryOp::Le) => (a, b, true),
+        ArithKind::Compare(BinaryOp::Gt) => (b, a, false),
+        ArithKind::Compare(BinaryOp::Ge) => (b, a, true),
+        _ => return None,
+    };
+    let is_invariant = |op: &Op| {
+        let operation = op.kind.operation();
+        operation.effect() == Effect::Pure
+            && operation.access().is_none()
+            && operation.blocks().is_empty()
+            && !operation.operands().iter().any(|operand| test.args.contains(operand))
+    };
+    let is_last = compared.results == test.yields && !test.args.contains(&high);
+    let position = test.args.iter().position(|&arg| arg == counter)?;
+    (is_last && others.iter().all(is_invariant)).then_some(Bound { counter: position, high, closed })
+}
