@@ -24,7 +24,7 @@ use super::pipeline::axes::{
 };
 use super::pipeline::refusal::Refusal;
 use super::pipeline::specialized_func::{SpecializedFunc, has_dot};
-use super::pipeline::vector_width::{accesses, extents, multiples_of_vectors, widths};
+use super::pipeline::vector_width::{accesses, divides_tiles, extents, multiples_of_vectors, widths};
 use super::pipeline::{NO_REGISTER_LIMIT, prepare, specialize};
 use crate::gpu::emit::GpuPlan;
 use crate::gpu::layout::dot;
@@ -144,6 +144,7 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
         found.extend(of_many_programs(base, others)?);
         let vectors = with_vectors(base, others)?;
         if vectors[0].guards.len() > base.guards.prepared() {
+            found.extend(of_shared_quotients(base, &vectors[0], others)?);
             let aligned = found.len();
             found.extend(vectors);
             if let Some(rotated) = rotated(base, others)? {
@@ -340,6 +341,21 @@ fn for_any_arguments(
     let any = built(base.moving(Movement::Vectors(Widened::ForAnyArguments)), gpus)?;
     let needs_less = aligned.guards.iter().any(|guard| !any.guards.contains(guard));
     Ok(needs_less.then_some(any))
+}
+
+/// The specialization whose divisors of tiles are multiples of a vector, so that its elements share quotients and what follows from them:
+/// the rows of an image whose places are counted by one number, say.
+fn of_shared_quotients(
+    base: &SpecializedFunc,
+    aligned: &Specialization,
+    gpus: Gpus,
+) -> Result<Option<Specialization>, Refusal> {
+    if !divides_tiles(&base.func) || has_dot(&base.func, |_| true) {
+        return Ok(None);
+    }
+    let shared = built(base.moving(Movement::Vectors(Widened::AndQuotients)), gpus)?;
+    let needs_more = shared.guards.iter().any(|guard| !aligned.guards.contains(guard));
+    Ok(needs_more.then_some(shared))
 }
 
 /// Whether tiles of several axes are loaded or stored by pointers.

@@ -106,6 +106,8 @@ pub enum DotResults {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Widened {
     All,
+    /// All, where what tiles are divided by are multiples of a vector too, so that neighbors share quotients.
+    AndQuotients,
     /// Those whose rows begin at multiples of a vector for any arguments, as rows of a constant extent do.
     ForAnyArguments,
     /// Those in loops with dots.
@@ -182,6 +184,7 @@ impl fmt::Display for Axes {
             }
             Movement::Checked => return f.write_str("general"),
             Movement::Vectors(Widened::All) => "aligned",
+            Movement::Vectors(Widened::AndQuotients) => "aligned_quotients",
             Movement::Vectors(Widened::ForAnyArguments) => "partly_aligned",
             Movement::Vectors(Widened::InDotLoops) => "scalar_epilogue",
             Movement::Vectors(Widened::OfOperand(DotOperand::A, _)) => "scalar_b",

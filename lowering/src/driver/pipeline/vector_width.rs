@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::analysis::non_negative::Signs;
 use tile_ir::ir::guard::Guard;
-use tile_ir::ir::{Block, Func, ParamKind, Value, backward_slice};
+use tile_ir::ir::{Block, Func, Op, ParamKind, Value, backward_slice};
+use tile_ir::ops::scalar::ArithKind;
 use tile_ir::ops::{Kind, MemAccess, has_own_dot};
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
 use tile_ir::transform::unit_stride::{integers, large_accesses};
@@ -17,7 +18,7 @@ use crate::gpu::layout::access::Alignment;
 /// Whether an access is one that guards widen.
 fn includes(widened: Widened, place: &MemAccess, in_dot_loop: bool) -> bool {
     match widened {
-        Widened::All | Widened::ForAnyArguments => true,
+        Widened::All | Widened::AndQuotients | Widened::ForAnyArguments => true,
         Widened::InDotLoops => in_dot_loop,
         Widened::OfOperand(_, param) => in_dot_loop && place.param == param,
     }
@@ -36,7 +37,7 @@ pub fn needed_signs(
     let with = assumed.clone().with_signs(&signs);
     let at_best = |assumptions: &LaunchAssumptions| {
         let multiples = multiples_of_vectors(func, assumptions, &[]);
-        widths(func, &LaunchAssumptions { multiples, ..assumptions.clone() }, widened)
+        Sharing::of(func, &LaunchAssumptions { multiples, ..assumptions.clone() }, widened)
     };
     if at_best(&with) != at_best(&assumed) {
         return (with, signs.guards());
@@ -68,7 +69,7 @@ pub fn multiples_of_vectors(
     integers(func).map(|value| (value, by.max(assumed.multiple(value)))).chain(of_loaded).collect()
 }
 
-/// The assumptions, with the integer arguments whose divisibility widens an access, and by what they must divide; likewise scalars
+/// The assumptions, with the integer arguments whose divisibility widens an access or a run of quotients, and by what they must divide; likewise scalars
 /// that the kernel has `loaded`.
 pub fn needed_multiples(
     func: &Func,
@@ -81,14 +82,14 @@ pub fn needed_multiples(
     }
     let with = |multiples| LaunchAssumptions { multiples, ..assumed.clone() };
     let mut needed = multiples_of_vectors(func, &assumed, loaded);
-    let best = widths(func, &with(needed.clone()), widened);
+    let best = Sharing::of(func, &with(needed.clone()), widened);
     for value in integers(func).chain(loaded.iter().copied()) {
         // The smallest divisor that serves as well as the largest.
         let mut divisor = needed.remove(&value).unwrap_or(1);
         while divisor > assumed.multiple(value) {
             let mut fewer = needed.clone();
             fewer.insert(value, divisor / 2);
-            if widths(func, &with(fewer), widened) != best {
+            if Sharing::of(func, &with(fewer), widened) != best {
                 break;
             }
             divisor /= 2;
@@ -98,6 +99,48 @@ pub fn needed_multiples(
         }
     }
     with(needed)
+}
+
+/// What neighbors share under some assumptions.
+#[derive(PartialEq)]
+struct Sharing {
+    widths: Vec<u32>,
+    quotients: Vec<u64>,
+}
+
+impl Sharing {
+    fn of(func: &Func, assumptions: &LaunchAssumptions, widened: Widened) -> Sharing {
+        let with_quotients = widened == Widened::AndQuotients;
+        let quotients = if with_quotients { quotient_runs(func, assumptions) } else { vec![] };
+        Sharing { widths: widths(func, assumptions, widened), quotients }
+    }
+}
+
+/// How many neighbors share each quotient, or have remainders that follow one another, of those by a value that is not a constant.
+fn quotient_runs(func: &Func, assumptions: &LaunchAssumptions) -> Vec<u64> {
+    let axes = AxisInfoMap::analyze(func, assumptions);
+    let run = |value| {
+        let info = axes.get(func, value).axes;
+        info.iter().map(|axis| axis.constancy.max(axis.contiguity)).max().unwrap_or(1)
+    };
+    let mut runs = vec![];
+    func.body.walk(&mut |op| runs.extend(by_variable_divisor(func, &axes, op).map(run)));
+    runs
+}
+
+/// The result of a division of a tile of integers by what is not a constant.
+fn by_variable_divisor(func: &Func, axes: &AxisInfoMap, op: &Op) -> Option<Value> {
+    let (Kind::Scalar(scalar), &[result]) = (&op.kind, &op.results[..]) else { return None };
+    let is_tile = !func.ty(result).is_scalar() && scalar.dtype(func).is_integer();
+    let divides = matches!(scalar.op.arith, ArithKind::Div | ArithKind::Rem | ArithKind::CeilDiv);
+    (is_tile && divides && axes.get(func, scalar.args[1]).single().is_none()).then_some(result)
+}
+
+/// Whether tiles are divided by what is not a constant.
+pub fn divides_tiles(func: &Func) -> bool {
+    let (mut found, axes) = (false, AxisInfoMap::analyze(func, &LaunchAssumptions::default()));
+    func.body.walk(&mut |op| found |= by_variable_divisor(func, &axes, op).is_some());
+    found
 }
 
 /// The widths of the accesses that are worth a guard.
