@@ -16,7 +16,7 @@ CTYPES = {
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
     "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
-FORMAT = 8
+FORMAT = 9
 DEFAULT_SHARED_BYTES = 48 << 10
 #: Of a persistent entry.
 MAX_PROGRAMS = (1 << 31) - 1
@@ -63,9 +63,11 @@ def symbol(factor, args, grid):
     (kind, name), = factor.items()
     if kind == "grid":
         return grid[name]
-    if kind == "ceil_div":
+    if kind in ("ceil_div", "div"):
         of, by = (polynomial([name[which]], args, grid) for which in ("of", "by"))
-        # Where it is not positive the guard fails, as one of the divisor itself does.
+        # Where the quotient is not defined the guard fails.
+        if kind == "div":
+            return of // by if of >= 0 and by > 0 else math.nan
         return -(-of // by) if by > 0 else math.nan
     return args[name].length if kind == "length" else int(args[name])
 

@@ -39,6 +39,10 @@ impl LaunchArgs<'_> {
                 // Rounded up: the negative of the negative rounded down.
                 Some(-self.term(&of)?.checked_neg()?.div_euclid(by))
             }
+            Symbol::Div { of, by } => {
+                let (of, by) = (self.term(&of)?, self.term(&by)?);
+                (of >= 0 && by > 0).then(|| of / by)
+            }
         }
     }
 
@@ -164,6 +168,7 @@ fn symbol(params: &[Param], symbol: Symbol) -> String {
         Symbol::Length(param) => format!("len({})", name(params, param)),
         Symbol::Grid(axis) => format!("grid.{}", ["x", "y", "z"].get(usize::from(axis)).unwrap_or(&"?")),
         Symbol::CeilDiv { of, by } => format!("cdiv({}, {})", product(params, &of), product(params, &by)),
+        Symbol::Div { of, by } => format!("({} / {})", product(params, &of), product(params, &by)),
     }
 }
 

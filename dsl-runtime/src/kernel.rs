@@ -280,6 +280,8 @@ pub enum Symbol {
     Grid(u8),
     /// `ceil(of / by)` for a positive `by`: how many blocks of `by` cover `of`.
     CeilDiv { of: Term, by: Term },
+    /// `of / by`, rounded down, for an `of` that is not negative and a positive `by`.
+    Div { of: Term, by: Term },
 }
 
 /// Host code for one CPU level.

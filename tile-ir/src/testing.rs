@@ -178,7 +178,7 @@ fn product(
     let value = |symbol: Symbol| match symbol {
         Symbol::Scalar(param) | Symbol::Length(param) => Some(known[param as usize].into()),
         Symbol::Grid(axis) => Some(grid[usize::from(axis)].into()),
-        Symbol::CeilDiv { of, by } => {
+        Symbol::CeilDiv { of, by } | Symbol::Div { of, by } => {
             let [of, by] = [of, by].map(|one| {
                 product(
                     one.constant.into(),
@@ -188,7 +188,10 @@ fn product(
                 )
             });
             let divisor = by.filter(|&divisor| divisor > 0)?;
-            Some(-(-of?).div_euclid(divisor))
+            match symbol {
+                Symbol::Div { .. } => of.filter(|&of| of >= 0).map(|of| of / divisor),
+                _ => Some(-(-of?).div_euclid(divisor)),
+            }
         }
     };
     factors.map(value).try_fold(number, |product, factor| Some(product * factor?))

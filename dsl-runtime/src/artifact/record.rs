@@ -10,7 +10,7 @@ use crate::kernel::{
 };
 
 /// Counts up when a reader of an older file would misread it.
-const FORMAT: u32 = 8;
+const FORMAT: u32 = 9;
 
 /// The names of the files, relative to the JSON file.
 pub(super) struct ImageFiles {
@@ -253,7 +253,7 @@ struct TermRecord {
     factors: Vec<FactorRecord>,
 }
 
-/// A scalar or a slice's length by the parameter's name, the grid's extent along an axis by its index, or `ceil(of / by)`.
+/// A scalar or a slice's length by the parameter's name, the grid's extent along an axis by its index, `ceil(of / by)`, or `of / by` rounded down.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum FactorRecord {
@@ -261,6 +261,7 @@ enum FactorRecord {
     Length(&'static str),
     Grid(u8),
     CeilDiv { of: TermRecord, by: TermRecord },
+    Div { of: TermRecord, by: TermRecord },
 }
 
 fn terms(polynomial: Polynomial, params: &[Param]) -> Vec<TermRecord> {
@@ -273,6 +274,7 @@ fn term(one: &Term, params: &[Param]) -> TermRecord {
         Symbol::Length(param) => FactorRecord::Length(name(params, param)),
         Symbol::Grid(axis) => FactorRecord::Grid(axis),
         Symbol::CeilDiv { of, by } => FactorRecord::CeilDiv { of: term(&of, params), by: term(&by, params) },
+        Symbol::Div { of, by } => FactorRecord::Div { of: term(&of, params), by: term(&by, params) },
     };
     TermRecord { coefficient: one.coefficient, factors: one.factors.iter().map(factor).collect() }
 }

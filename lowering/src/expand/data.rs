@@ -331,6 +331,10 @@ fn term(coefficient: i64, factors: &[Symbol]) -> TokenStream {
             let (of, by) = (product(of), product(by));
             quote! { Symbol::CeilDiv { of: #of, by: #by } }
         }
+        Symbol::Div { of, by } => {
+            let (of, by) = (product(of), product(by));
+            quote! { Symbol::Div { of: #of, by: #by } }
+        }
     });
     quote! { Term { coefficient: #coefficient, factors: &[#(#factors),*] } }
 }

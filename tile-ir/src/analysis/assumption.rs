@@ -143,6 +143,6 @@ fn of_single_symbol(value: &Polynomial) -> Option<Assumption> {
         Symbol::Scalar(scalar) => Some(Assumption::AtMost(scalar, limit)),
         Symbol::Grid(axis) if coefficient < 0 => Some(Assumption::Programs(axis, limit)),
         // What specializations need of these is found without an assumption.
-        Symbol::Grid(_) | Symbol::Length(_) | Symbol::CeilDiv { .. } => None,
+        Symbol::Grid(_) | Symbol::Length(_) | Symbol::CeilDiv { .. } | Symbol::Div { .. } => None,
     }
 }

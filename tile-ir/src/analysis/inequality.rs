@@ -101,7 +101,7 @@ impl<'a> BoundSearch<'a> {
                 ParamKind::Slice { .. } => i128::MAX,
             },
             // A quotient is no larger than its dividend.
-            Atom::Known(Symbol::CeilDiv { of, .. }) => of
+            Atom::Known(Symbol::CeilDiv { of, .. } | Symbol::Div { of, .. }) => of
                 .symbols()
                 .map(|symbol| self.largest(Atom::Known(symbol)))
                 .fold(of.constant.into(), i128::saturating_mul),
@@ -128,7 +128,9 @@ impl<'a> BoundSearch<'a> {
                 break;
             }
         }
-        while let Some(atom) = value.varying() {
+        loop {
+            value = self.polynomials.at_launch(&value);
+            let Some(atom) = value.varying() else { break };
             self.step(&value)?;
             let (quotient, rest) = value.split(atom);
             if quotient.varying().is_some() {
@@ -384,7 +386,7 @@ impl<'a> BoundSearch<'a> {
             Atom::Known(Symbol::Grid(_) | Symbol::Length(_)) | Atom::Program(_) | Atom::Range { .. } => {
                 Some(())
             }
-            Atom::Known(Symbol::Scalar(_) | Symbol::CeilDiv { .. }) => {
+            Atom::Known(Symbol::Scalar(_) | Symbol::CeilDiv { .. } | Symbol::Div { .. }) => {
                 self.at_most(&Polynomial::default(), &Polynomial::atom(atom))
             }
             Atom::Loop(variable, _) => {

@@ -64,7 +64,7 @@ impl LaunchAssumptions {
                             *known =
                                 Some(known.map_or(most, |known| known.min(most))).filter(|&most| most > 0);
                         }
-                        Symbol::Length(_) | Symbol::CeilDiv { .. } => {}
+                        Symbol::Length(_) | Symbol::CeilDiv { .. } | Symbol::Div { .. } => {}
                     }
                 }
                 _ => {}

@@ -24,11 +24,21 @@ pub struct LoopBounds {
     pub divisor: Option<Polynomial>,
     /// `high` follows from the dividend alone and may be far too large: it shows that a sum does not wrap, and bounds no access.
     pub loose: bool,
+    /// The value itself, where it is a quotient of arguments that is known at launch.
+    pub exact: Option<Polynomial>,
 }
 
 impl LoopBounds {
     fn of_loop(low: Polynomial, high: Polynomial) -> LoopBounds {
-        LoopBounds { low, high, if_not_empty: false, dividend: None, divisor: None, loose: false }
+        LoopBounds {
+            low,
+            high,
+            if_not_empty: false,
+            dividend: None,
+            divisor: None,
+            loose: false,
+            exact: None,
+        }
     }
 
     /// The largest quotient of dividends below `end`: `x < p * d` shows that `x / d` is less than `p`, and `x < n` that it is less than
@@ -163,7 +173,26 @@ impl Polynomials {
 
     /// The polynomial of a value known at launch.
     fn known_at_launch(&self, value: Value) -> Option<Polynomial> {
-        self.known.get(&value).filter(|known| known.varying().is_none()).cloned()
+        self.known.get(&value).map(|known| self.at_launch(known)).filter(|known| known.varying().is_none())
+    }
+
+    /// A polynomial with quotients of arguments as the symbols that a launch computes.
+    pub fn at_launch(&self, value: &Polynomial) -> Polynomial {
+        let mut value = value.clone();
+        for atom in value.all_varying() {
+            let Atom::Loop(variable, _) = atom else { continue };
+            let Some(exact) = self.loops.get(&variable).and_then(|ends| ends.exact.as_ref()) else {
+                continue;
+            };
+            loop {
+                let (quotient, rest) = value.split(atom);
+                if quotient == Polynomial::default() {
+                    break;
+                }
+                value = quotient.mul(exact).add(&rest);
+            }
+        }
+        value
     }
 
     /// The interval of an operation's result, if it follows from the operation and not from its operands.
@@ -186,7 +215,10 @@ impl Polynomials {
         match op.op.arith {
             ArithKind::Rem if self.has_own_width(op.args[0]) => Some(self.remainder(op.args[0], op.args[1])),
             ArithKind::Div if op.args.iter().all(|&arg| self.has_own_width(arg)) => {
-                Some(LoopBounds { divisor: Some(self.get(op.args[1])), ..self.up_to(op.args[0]) })
+                let (dividend, divisor) = (self.get(op.args[0]), self.get(op.args[1]));
+                let exact = dividend.div_of_arguments(&divisor);
+                let divisor = Some(self.at_launch(&divisor));
+                Some(LoopBounds { divisor, exact, ..self.up_to(op.args[0]) })
             }
             ArithKind::Minimum => of_either_operand(&self.floors)
                 .map(|(low, high)| between(low, high))

@@ -16,6 +16,11 @@ pub enum Symbol {
         of: SymbolProduct,
         by: SymbolProduct,
     },
+    /// `of / by`, rounded down, of an `of` that is not negative and a `by` that is positive: half of a width.
+    Div {
+        of: SymbolProduct,
+        by: SymbolProduct,
+    },
 }
 
 /// A positive constant times arguments and extents of the grid.
@@ -35,6 +40,11 @@ enum Factor {
         scalar: u8,
         by: Extent,
     },
+    /// `scalar / by`
+    Div {
+        scalar: u8,
+        by: Extent,
+    },
 }
 
 /// What an argument is divided by.
@@ -50,36 +60,37 @@ impl Factor {
             Symbol::Scalar(param) => Some(Factor::Scalar(u8::try_from(param).ok()?)),
             Symbol::Grid(axis) => Some(Factor::Grid(axis)),
             Symbol::CeilDiv { of, by } => {
-                let SymbolProduct { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, ..] } = of
-                else {
-                    return None;
-                };
-                let by = match by {
-                    SymbolProduct { constant, factors: [None, ..] } => Extent::Constant(constant),
-                    SymbolProduct { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, ..] } => {
-                        Extent::Scalar(scalar)
-                    }
-                    _ => return None,
-                };
-                Some(Factor::CeilDiv { scalar, by })
+                Some(Factor::CeilDiv { scalar: of.as_scalar()?, by: Extent::new(by)? })
             }
+            Symbol::Div { of, by } => Some(Factor::Div { scalar: of.as_scalar()?, by: Extent::new(by)? }),
             Symbol::Length(_) => None,
         }
     }
 
     fn symbol(self) -> Symbol {
-        let scalar =
-            |scalar| SymbolProduct { factors: [Some(Factor::Scalar(scalar)), None, None, None], constant: 1 };
         match self {
             Factor::Scalar(param) => Symbol::Scalar(param.into()),
             Factor::Grid(axis) => Symbol::Grid(axis),
-            Factor::CeilDiv { scalar: of, by } => {
-                let by = match by {
-                    Extent::Constant(constant) => SymbolProduct::constant(constant),
-                    Extent::Scalar(by) => scalar(by),
-                };
-                Symbol::CeilDiv { of: scalar(of), by }
+            Factor::CeilDiv { scalar, by } => {
+                Symbol::CeilDiv { of: SymbolProduct::scalar(scalar), by: by.product() }
             }
+            Factor::Div { scalar, by } => Symbol::Div { of: SymbolProduct::scalar(scalar), by: by.product() },
+        }
+    }
+}
+
+impl Extent {
+    fn new(product: SymbolProduct) -> Option<Extent> {
+        match product {
+            SymbolProduct { constant, factors: [None, ..] } => Some(Extent::Constant(constant)),
+            _ => product.as_scalar().map(Extent::Scalar),
+        }
+    }
+
+    fn product(self) -> SymbolProduct {
+        match self {
+            Extent::Constant(constant) => SymbolProduct::constant(constant),
+            Extent::Scalar(scalar) => SymbolProduct::scalar(scalar),
         }
     }
 }
@@ -87,6 +98,17 @@ impl Factor {
 impl SymbolProduct {
     pub fn constant(constant: u32) -> SymbolProduct {
         SymbolProduct { constant, factors: [None; 4] }
+    }
+
+    fn scalar(scalar: u8) -> SymbolProduct {
+        SymbolProduct { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, None, None] }
+    }
+
+    fn as_scalar(self) -> Option<u8> {
+        let SymbolProduct { constant: 1, factors: [Some(Factor::Scalar(scalar)), None, ..] } = self else {
+            return None;
+        };
+        Some(scalar)
     }
 
     /// `constant * symbols[0] * ..`; `None` where there are too many symbols, or one that is a length or a quotient of more than arguments.
@@ -203,6 +225,9 @@ impl fmt::Display for WithNames<'_, Symbol> {
             Symbol::Grid(axis) => write!(f, "num_programs({axis})"),
             Symbol::CeilDiv { of, by } => {
                 write!(f, "cdiv({}, {})", WithNames(&of, self.1), WithNames(&by, self.1))
+            }
+            Symbol::Div { of, by } => {
+                write!(f, "({} / {})", WithNames(&of, self.1), WithNames(&by, self.1))
             }
         }
     }

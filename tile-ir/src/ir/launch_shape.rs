@@ -33,6 +33,7 @@ fn sum(func: &Func, sum: &SymbolicSum) -> String {
         Symbol::Length(param) => format!("len({})", name(param)),
         Symbol::Grid(axis) => format!("num_programs({axis})"),
         Symbol::CeilDiv { of, by } => format!("cdiv({}, {})", product(func, of), product(func, by)),
+        Symbol::Div { of, by } => format!("div({}, {})", product(func, of), product(func, by)),
     };
     let term = |(coefficient, factors): &(i64, Vec<Symbol>)| {
         std::iter::once(coefficient.to_string())
@@ -91,17 +92,23 @@ impl TextReader<'_> {
         SymbolProduct::new(constant, &symbols).ok_or_else(|| token.error("this is no product".into()))
     }
 
+    fn quotient(&mut self) -> Result<[SymbolProduct; 2], ParseError> {
+        let of = self.product()?;
+        self.expect(",")?;
+        Ok([of, self.product()?])
+    }
+
     fn symbol(&mut self) -> Result<Symbol, ParseError> {
         if self.begins_call("len") {
             self.call(|reader| Ok(Symbol::Length(reader.memory()?.0)))
         } else if self.begins_call("num_programs") {
             self.call(|reader| Ok(Symbol::Grid(reader.integer()?)))
         } else if self.begins_call("cdiv") {
-            self.call(|reader| {
-                let of = reader.product()?;
-                reader.expect(",")?;
-                Ok(Symbol::CeilDiv { of, by: reader.product()? })
-            })
+            let [of, by] = self.call(TextReader::quotient)?;
+            Ok(Symbol::CeilDiv { of, by })
+        } else if self.begins_call("div") {
+            let [of, by] = self.call(TextReader::quotient)?;
+            Ok(Symbol::Div { of, by })
         } else {
             self.scalar_param().map(Symbol::Scalar)
         }

@@ -203,6 +203,15 @@ impl Polynomial {
         Some(Polynomial::atom(Atom::Known(Symbol::CeilDiv { of, by })))
     }
 
+    /// `self / divisor`, rounded down, of an argument by another one or by a positive constant.
+    pub fn div_of_arguments(&self, divisor: &Polynomial) -> Option<Polynomial> {
+        let is_argument =
+            |value: &Polynomial| matches!(value.as_atom(), Some(Atom::Known(Symbol::Scalar(_))));
+        let is_exact = is_argument(self) && (is_argument(divisor) || divisor.as_constant().is_some());
+        let (of, by) = (self.as_product()?, divisor.as_product()?);
+        is_exact.then(|| Polynomial::atom(Atom::Known(Symbol::Div { of, by })))
+    }
+
     fn as_product(&self) -> Option<SymbolProduct> {
         let mut terms = self.terms();
         let ((factors, constant), None) = (terms.next()?, terms.next()) else { return None };

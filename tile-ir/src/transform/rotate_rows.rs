@@ -356,7 +356,10 @@ fn entry_scalar(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> O
             is_rematerializable(func, definitions, value, MAX_DEPTH)
                 .then_some(EntryScalar::Rematerialized(value))
         }
-        Atom::Known(Symbol::CeilDiv { .. }) | Atom::Loop(..) | Atom::Opaque(..) | Atom::Range { .. } => None,
+        Atom::Known(Symbol::CeilDiv { .. } | Symbol::Div { .. })
+        | Atom::Loop(..)
+        | Atom::Opaque(..)
+        | Atom::Range { .. } => None,
     }
 }
 
