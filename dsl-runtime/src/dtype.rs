@@ -12,6 +12,7 @@ pub use crate::f8::{f8e4m3, f8e5m2};
 
 /// The type of an element, as data: what a variant declares and an artifact records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub enum DType {
     /// `bool`: one byte, 0 or 1.
     Bool,

@@ -47,6 +47,7 @@ pub struct Param {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ParamKind {
     /// `&[T]`
     Slice,
@@ -85,6 +86,7 @@ pub struct Variant {
 /// A call in the kernel that only a debug build makes, and what it says besides what the kernel knows when it runs. A
 /// tile's extents are its `shape`, none a scalar's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Site {
     /// `tl::device_assert`, with its condition as written and its message, or nothing.
     Assert { condition: &'static str, message: &'static str, shape: &'static [u32] },
@@ -238,6 +240,7 @@ pub struct Resources {
 
 /// A condition on a launch's arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Guard {
     /// The address of a slice parameter is a multiple of this.
     Aligned { param: u8, bytes: u32 },
@@ -271,6 +274,7 @@ impl Term {
 
 /// Something known at launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Symbol {
     /// An integer scalar parameter, by position.
     Scalar(u8),
@@ -327,6 +331,7 @@ pub type HostEntry = unsafe extern "C" fn(
 
 /// What host code requires of the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
 pub enum Level {
     /// Any CPU of the target: x86-64 with SSE2, or AArch64 with NEON.
     Baseline,

@@ -8,6 +8,7 @@ use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 /// Bytes that are unpacked when they are needed: a program has the code of all variants for all architectures, and runs
 /// little of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Packed {
     /// As they are.
     Plain(&'static [u8]),

@@ -154,6 +154,15 @@ pub trait LaunchOn: sealed::SealedTarget + Copy {
         }
     }
 
+    /// Whether tiles are multiplied by warpgroup mma here (`wgmma`), with operands in shared memory: on GPUs of compute capability 9.0. Other
+    /// GPUs multiply by warps, and are faster with smaller tiles.
+    fn has_wgmma(&self) -> bool {
+        match self.target().on {
+            On::Cpu => false,
+            On::Cuda(device, _) => device.properties.capability == 90,
+        }
+    }
+
     /// The most shared memory that a block can have on this GPU, in bytes; `None` on a CPU. Kernels that would like more run
     /// slower code there.
     fn shared_bytes(&self) -> Option<usize> {

@@ -10,6 +10,7 @@ use clap::Parser;
 use demo::{Common, Demo, Matrix, Type};
 use dsl_runtime::prelude::*;
 use fused_kernels::add_mul::{self, AddMul};
+use fused_kernels::float::LibraryFloat;
 
 /// Computes (x + y) * z, checks it against float64 and measures it
 #[derive(Parser)]
@@ -33,10 +34,7 @@ fn main() -> Result<()> {
     }
 }
 
-fn run<T: Float>(options: &Options) -> Result<()>
-where
-    add_mul::add_mul::Choice<T, 1024>: add_mul::add_mul::Declared,
-{
+fn run<T: LibraryFloat>(options: &Options) -> Result<()> {
     let file = |i: usize| options.input.as_ref().map(|paths| paths[i].as_path());
     let input = |i: usize| Matrix::<T>::read_or_normal(file(i), (1, options.n), i as u64);
     let (x, y, z) = (input(0)?, input(1)?, input(2)?);

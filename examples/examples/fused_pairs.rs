@@ -14,7 +14,7 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use dsl_runtime::bench::{BenchOptions, do_bench};
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{GELU, IDENTITY};
+use fused_kernels::activation::Activation;
 use fused_kernels::add_activation::AddActivation;
 use fused_kernels::bias_activation::BiasActivation;
 use fused_kernels::layer_norm::LayerNorm;
@@ -149,9 +149,9 @@ fn main() -> Result<()> {
     bench.run(
         &chain,
         n,
-        [&mut |on, out| AddActivation::<f32, GELU>::new(&x, &y).launch(on, out), &mut |on, out| {
+        [&mut |on, out| AddActivation::new(&x, &y, Activation::Gelu).launch(on, out), &mut |on, out| {
             LinearCombination::new(1.0, &x).y(1.0, &y).launch(on, &mut one)?;
-            BiasActivation::<f32, GELU>::new(&one, &zeros).launch(on, out)
+            BiasActivation::new(&one, &zeros, Activation::Gelu).launch(on, out)
         }],
     )?;
 
@@ -169,7 +169,7 @@ fn main() -> Result<()> {
         [&mut |on, out| ScaleRelu::new(&x).scale(1.5).column_bias(&beta).launch(on, out), &mut |on, out| {
             ScaleRelu::new(&x).launch(on, &mut one)?;
             LinearCombination::new(1.5, &one).launch(on, &mut two)?;
-            BiasActivation::<f32, IDENTITY>::new(&two, &beta).launch(on, out)
+            BiasActivation::new(&two, &beta, Activation::Identity).launch(on, out)
         }],
     )?;
 
@@ -215,11 +215,11 @@ fn main() -> Result<()> {
         n,
         [
             &mut |on, out| {
-                NormActivation::<f32, GELU>::layer_norm(&x, &gamma, &beta).residual(&y).launch(on, out)
+                NormActivation::layer_norm(&x, &gamma, &beta, Activation::Gelu).residual(&y).launch(on, out)
             },
             &mut |on, out| {
                 LayerNorm::new(&x, &gamma, &beta).launch(on, &mut one)?;
-                BiasActivation::<f32, GELU>::new(&one, &zeros).launch(on, &mut two)?;
+                BiasActivation::new(&one, &zeros, Activation::Gelu).launch(on, &mut two)?;
                 sum(on, &two, &y, out)
             },
         ],
@@ -241,10 +241,15 @@ fn main() -> Result<()> {
         &chain,
         product,
         [
-            &mut |on, out| Matmul::<f32, GELU>::new(a, b).bias(&beta).launch(on, out.view_mut([cols, cols])?),
             &mut |on, out| {
-                Matmul::<f32, IDENTITY>::new(a, b).launch(on, plain.view_mut([cols, cols])?)?;
-                BiasActivation::<f32, GELU>::new(&plain, &beta).launch(on, out)
+                Matmul::new(a, b)
+                    .activation(Activation::Gelu)
+                    .bias(&beta)
+                    .launch(on, out.view_mut([cols, cols])?)
+            },
+            &mut |on, out| {
+                Matmul::new(a, b).launch(on, plain.view_mut([cols, cols])?)?;
+                BiasActivation::new(&plain, &beta, Activation::Gelu).launch(on, out)
             },
         ],
     )?;

@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Parser;
 use demo::{Common, Demo, Matrix, Type};
 use dsl_runtime::prelude::*;
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::layer_norm::{self, LayerNorm};
 
 /// Normalizes each row of a matrix, checks it against float64 and measures it
@@ -45,14 +46,7 @@ fn main() -> Result<()> {
     }
 }
 
-fn run<T: Float>(options: &Options) -> Result<()>
-where
-    layer_norm::layer_norm::Choice<T>: layer_norm::layer_norm::Declared,
-    layer_norm::layer_norm_cluster::Choice<T, 32768>: layer_norm::layer_norm_cluster::Declared,
-    layer_norm::layer_norm_short::Choice<T>: layer_norm::layer_norm_short::Declared,
-    layer_norm::layer_norm_wide::Choice<T, 32768>: layer_norm::layer_norm_wide::Declared,
-    layer_norm::layer_norm_long::Choice<T, 8192>: layer_norm::layer_norm_long::Declared,
-{
+fn run<T: LibraryFloat>(options: &Options) -> Result<()> {
     let x = Matrix::<T>::read_or_normal(options.input.as_deref(), (options.rows, options.cols), 0)?;
     let gamma = Matrix::<T>::read_or_normal(options.gamma.as_deref(), (1, x.cols), 1)?.elements;
     let beta = Matrix::<T>::read_or_normal(options.beta.as_deref(), (1, x.cols), 2)?.elements;

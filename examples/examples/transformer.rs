@@ -16,7 +16,7 @@ use clap::{Parser, ValueEnum};
 use dsl_runtime::bench::{BenchOptions, do_bench};
 use dsl_runtime::prelude::*;
 use fused_kernels::act_and_mul::ActAndMul;
-use fused_kernels::activation::{IDENTITY, SILU};
+use fused_kernels::activation::Activation;
 use fused_kernels::attention::Attention;
 use fused_kernels::decoder_layer::{DecoderLayer, LayerWeights};
 use fused_kernels::feed_forward::{Down, GatedFeedForward};
@@ -234,7 +234,7 @@ impl<'a> OneByOne<'a> {
         let (tokens, heads) = (layer.positions.len(), queries + 2 * keys);
         let linear = |a: &Buffer<bf16>, b: View<'_, bf16, 2>, out: &mut Buffer<bf16>| {
             let [k, n] = b.shape();
-            let linear = Matmul::<bf16, IDENTITY>::new(a.view([tokens, k])?, b);
+            let linear = Matmul::new(a.view([tokens, k])?, b);
             linear.launch(device, out.view_mut([tokens, n])?)
         };
         match op {
@@ -252,7 +252,7 @@ impl<'a> OneByOne<'a> {
             Add1 => LinearCombination::new(1.0, &*projected).y(1.0, *x).launch(device, middle),
             Norm2 => RmsNorm::new(&*middle, &layer.gamma).eps(EPS).launch(device, normalized),
             GateUp => linear(normalized, layer.up.weight()?, halves),
-            Swiglu => ActAndMul::<bf16, SILU>::new(&*halves, f).launch(device, gated),
+            Swiglu => ActAndMul::new(&*halves, f, Activation::Silu).launch(device, gated),
             DownProj => linear(gated, layer.down()?, projected),
             Add2 => LinearCombination::new(1.0, &*projected).y(1.0, &*middle).launch(device, out),
         }
@@ -356,7 +356,8 @@ fn main() -> Result<()> {
     let decoder = DecoderLayer::new(layer.weights()?, sizes.heads, layer.angles()).eps(EPS);
     let [cost, _] = decoder.cost(&device);
     let gated =
-        GatedFeedForward::<bf16, SILU>::new(&layer.up, Down { weight: layer.down()?, bias: None }).eps(EPS);
+        GatedFeedForward::new(&layer.up, Down { weight: layer.down()?, bias: None }, Activation::Silu)
+            .eps(EPS);
     let [gated_cost, _] = gated.cost(&device, tokens);
     // A norm is fused into the matmul of few rows; a rotation is separate beyond one wave of tiles, and a residual of large matmuls.
     let first = if gated_cost.launches == 3 { "norm2 + gate_up" } else { "norm2 ; gate_up" };

@@ -14,7 +14,8 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation::{SILU, exact};
+use crate::activation::{Activation, with_activation};
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, along_rows};
 
@@ -60,7 +61,7 @@ const fn rows_of(columns: usize) -> usize {
     T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = columns(n_rows, d) in [64, 128, 256, 512],
     num_warps = if COLS == 256 { if size_of::<T>() == 4 { 2 } else { 1 } } else { 4 },
 )]
-pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
+pub fn act_and_mul<T: LibraryFloat, const ACT: usize, const COLS: usize>(
     x: &[T],
     out: &mut [T],
     n_rows: i32,
@@ -90,7 +91,13 @@ pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
 
 /// `dx` of `out = silu(a) * b`, with `a` at `gate`: recomputes the sigmoid from `x`.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
-pub fn swiglu_backward<T: Float, const BLOCK: usize>(dy: &[T], x: &[T], dx: &mut [T], d: i32, gate: i32) {
+pub fn swiglu_backward<T: LibraryFloat, const BLOCK: usize>(
+    dy: &[T],
+    x: &[T],
+    dx: &mut [T],
+    d: i32,
+    gate: i32,
+) {
     let row = tl::program_id(0);
     let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
     let mask = cols < d;
@@ -132,19 +139,20 @@ impl Gate {
     }
 }
 
-/// The product of an activated half of each row and the other half: `ActAndMul::<bf16, SILU>::new(&x, d)`. `T` is `f32`,
-/// `f16` or `bf16`; `ACT` is `SILU`, `GELU` or `GELU_TANH` of [`crate::activation`].
+/// The product of an activated half of each row and the other half: `ActAndMul::new(&x, d, Activation::Silu)`. The activation is SiLU,
+/// GELU or GELU-tanh.
 #[derive(Clone, Copy)]
-pub struct ActAndMul<'a, T: Float, const ACT: usize> {
+pub struct ActAndMul<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     d: usize,
+    activation: Activation,
     gate: Gate,
 }
 
-impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
+impl<'a, T: LibraryFloat> ActAndMul<'a, T> {
     /// Rows of `2 * d` elements, of which the first half is activated.
-    pub fn new(x: impl Into<Slice<'a, T>>, d: usize) -> Self {
-        ActAndMul { x: x.into(), d, gate: Gate::First }
+    pub fn new(x: impl Into<Slice<'a, T>>, d: usize, activation: Activation) -> Self {
+        ActAndMul { x: x.into(), d, activation, gate: Gate::First }
     }
 
     /// Which half is activated.
@@ -155,11 +163,8 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        act_and_mul::Choice<T, ACT>: act_and_mul::Declared,
-    {
+    /// If the lengths do not fit each other; if there is no kernel with the activation; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks) = (out.into(), Checks("act_and_mul"));
         let rows = checks.rows(("x", self.x.len()), 2 * self.d)?;
         checks.same(("half of x", self.x.len() / 2), ("out", out.len()))?;
@@ -170,20 +175,22 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
         let columns_per_program = columns(rows as i32, d) as usize;
         let grid =
             along_rows(self.d.div_ceil(columns_per_program), rows.div_ceil(rows_of(columns_per_program)));
-        act_and_mul::<T, ACT>(self.x, out, rows as i32, d, gate).grid(grid).launch(on)
+        with_activation!(checks, self.activation, [Gelu, GeluTanh, Silu], |ACT| {
+            act_and_mul::<T, ACT>(self.x, out, rows as i32, d, gate).grid(grid).launch(on)
+        })
     }
 }
 
 /// The gradient of [`ActAndMul`] with SiLU: from the gradient of its result and its input.
 #[derive(Clone, Copy)]
-pub struct SwigluBackward<'a, T: Float> {
+pub struct SwigluBackward<'a, T: LibraryFloat> {
     dy: Slice<'a, T>,
     x: Slice<'a, T>,
     d: usize,
     gate: Gate,
 }
 
-impl<'a, T: Float> SwigluBackward<'a, T> {
+impl<'a, T: LibraryFloat> SwigluBackward<'a, T> {
     /// Rows of `d` elements of `dy` and `2 * d` of `x`, of which the first half is activated.
     pub fn new(dy: impl Into<Slice<'a, T>>, x: impl Into<Slice<'a, T>>, d: usize) -> Self {
         SwigluBackward { dy: dy.into(), x: x.into(), d, gate: Gate::First }
@@ -198,10 +205,7 @@ impl<'a, T: Float> SwigluBackward<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, dx: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        swiglu_backward::Choice<T, BLOCK>: swiglu_backward::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, dx: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (dx, checks) = (dx.into(), Checks("swiglu_backward"));
         let rows = checks.rows(("x", self.x.len()), 2 * self.d)?;
         checks.same(("half of x", self.x.len() / 2), ("dy", self.dy.len()))?;
@@ -215,12 +219,12 @@ impl<'a, T: Float> SwigluBackward<'a, T> {
 }
 
 /// What [`ActAndMul`] computes, in `f64`, and the bound that the module's documentation states.
-pub fn reference<T: Float, const ACT: usize>(x: &[T], d: usize, gate: Gate) -> Vec<Expected> {
+pub fn reference<T: Float>(x: &[T], d: usize, activation: Activation, gate: Gate) -> Vec<Expected> {
     let mut expected = Vec::with_capacity(x.len() / 2);
     for row in x.chunks(2 * d.max(1)) {
         let (gates, ups) = gate.halves(row);
         expected.extend(gates.iter().zip(ups).map(|(a, b)| {
-            let (act, b) = (exact::<ACT>(a.to_f64(), T::DTYPE), b.to_f64());
+            let (act, b) = (activation.exact(a.to_f64(), T::DTYPE), b.to_f64());
             let value = act.value * b;
             let within = act.within * b.abs() + 2.0 * unit_roundoff(DType::F32) * value.abs();
             Expected { value, within }.rounded(T::DTYPE)
@@ -239,7 +243,7 @@ pub fn backward_reference<T: Float>(dy: &[T], x: &[T], d: usize, gate: Gate) -> 
         let pairs = pairs.map(|(dy, (a, b))| (dy.to_f64(), a.to_f64(), b.to_f64()));
         let (da, db): (Vec<Expected>, Vec<Expected>) = pairs
             .map(|(dy, a, b)| {
-                let (s, silu) = (1.0 / (1.0 + (-a).exp()), exact::<SILU>(a, T::DTYPE).value);
+                let (s, silu) = (1.0 / (1.0 + (-a).exp()), Activation::Silu.exact(a, T::DTYPE).value);
                 let slope = s + a * s * (1.0 / (1.0 + a.exp()));
                 let size = (dy * b).abs() * (1.0 + a.abs());
                 let da =

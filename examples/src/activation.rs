@@ -1,12 +1,12 @@
-//! Activation functions that kernels of this library are generic over: a constant names one at build time.
+//! Activation functions: operations take an [`Activation`] at run time, and kernels its number, most of them as a constant `ACT`.
 //!
-//! | constant | function |
-//! | --- | --- |
-//! | [`IDENTITY`] | `x` |
-//! | [`RELU`] | `max(x, 0)` |
-//! | [`GELU`] | `x * Phi(x)`, `Phi` the normal distribution: the exact form, through `erfc` |
-//! | [`GELU_TANH`] | `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))` |
-//! | [`SILU`] | `x / (1 + exp(-x))`, also called swish |
+//! | number | activation | function |
+//! | --- | --- | --- |
+//! | 0 | [`Activation::Identity`] | `x` |
+//! | 1 | [`Activation::Relu`] | `max(x, 0)` |
+//! | 2 | [`Activation::Gelu`] | `x * Phi(x)`, `Phi` the normal distribution: the exact form, through `erfc` |
+//! | 3 | [`Activation::GeluTanh`] | `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))` |
+//! | 4 | [`Activation::Silu`] | `x / (1 + exp(-x))`, also called swish |
 //!
 //! **How.** As `tl::relu`, `tl::gelu`, `tl::gelu_tanh` and `tl::silu`: the negative tail keeps its digits, where `x / 2 * (1 + erf(x / sqrt
 //! 2))` has none left below -5, and negative infinity gives 0.
@@ -18,51 +18,120 @@
 //! **Source.** Hendrycks, Gimpel, *Gaussian Error Linear Units*, 2016, arXiv:1606.08415; Elfwing, Uchibe, Doya, 2017,
 //! arXiv:1702.03118, for SiLU.
 
-use dsl_runtime::DType;
+use std::fmt;
+
+use dsl_runtime::{DType, Error};
 
 use crate::reference::{Expected, unit_roundoff};
+use crate::shape::Checks;
 
-/// `x`
-pub const IDENTITY: usize = 0;
-/// `max(x, 0)`; NaN stays.
-pub const RELU: usize = 1;
-/// `x * Phi(x)`
-pub const GELU: usize = 2;
-/// `x / 2 * (1 + tanh(..))`
-pub const GELU_TANH: usize = 3;
-/// `x * sigmoid(x)`
-pub const SILU: usize = 4;
-
-/// The function in `f64`, and by how much its value in a kernel for elements of `dtype` may differ before it is rounded.
-///
-/// # Panics
-/// If `ACT` is none of this module's constants.
-pub fn exact<const ACT: usize>(x: f64, dtype: DType) -> Expected {
-    let unit = unit_roundoff(DType::F32);
-    let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
-    let (value, roundings) = match ACT {
-        IDENTITY => (x, 0.0),
-        RELU => (if x.is_nan() { x } else { x.max(0.0) }, 0.0),
-        GELU | GELU_TANH | SILU if x == f64::NEG_INFINITY => (0.0, 0.0),
-        GELU => {
-            let digits = match dtype {
-                DType::BF16 => Some(if x < -5.7 { 10 } else { 11 }),
-                DType::F16 => Some(if x < -5.7 { 12 } else { 14 }),
-                _ => None,
-            };
-            (x * normal_below(x), digits.map_or(32.0, |digits| 2f64.powi(24 - digits)))
-        }
-        GELU_TANH => {
-            let roundings = if dtype.bytes() == 2 { 2f64.powi(9) } else { 16.0 + 8.0 * u.abs() };
-            (x / (1.0 + (-2.0 * u).exp()), roundings)
-        }
-        SILU => (x / (1.0 + (-x).exp()), if dtype.bytes() == 2 { 2f64.powi(9) } else { 10.0 }),
-        _ => panic!("there is no activation {ACT}"),
-    };
-    let underflow = if roundings == 0.0 { 0.0 } else { (1.0 + x.abs()) * f64::from(f32::MIN_POSITIVE) };
-    let tail_error = if ACT == GELU && dtype == DType::F16 && x < -9.0 { 2e-18 } else { 0.0 };
-    Expected { value, within: roundings * unit * value.abs() + underflow + tail_error }
+/// An activation function; its discriminant is the number by which kernels know it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub enum Activation {
+    /// `x`
+    #[default]
+    Identity = 0,
+    /// `max(x, 0)`; NaN stays.
+    Relu = 1,
+    /// `x * Phi(x)`
+    Gelu = 2,
+    /// `x / 2 * (1 + tanh(..))`
+    GeluTanh = 3,
+    /// `x * sigmoid(x)`
+    Silu = 4,
 }
+
+impl fmt::Display for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Activation::Identity => "identity",
+            Activation::Relu => "ReLU",
+            Activation::Gelu => "GELU",
+            Activation::GeluTanh => "GELU-tanh",
+            Activation::Silu => "SiLU",
+        })
+    }
+}
+
+impl Activation {
+    /// Returns the function in `f64`, and by how much its value in a kernel for elements of `dtype` may differ before it is rounded.
+    pub fn exact(self, x: f64, dtype: DType) -> Expected {
+        let unit = unit_roundoff(DType::F32);
+        let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
+        let (value, roundings) = match self {
+            Activation::Identity => (x, 0.0),
+            Activation::Relu => (if x.is_nan() { x } else { x.max(0.0) }, 0.0),
+            Activation::Gelu | Activation::GeluTanh | Activation::Silu if x == f64::NEG_INFINITY => {
+                (0.0, 0.0)
+            }
+            Activation::Gelu => {
+                let digits = match dtype {
+                    DType::BF16 => Some(if x < -5.7 { 10 } else { 11 }),
+                    DType::F16 => Some(if x < -5.7 { 12 } else { 14 }),
+                    _ => None,
+                };
+                (x * normal_below(x), digits.map_or(32.0, |digits| 2f64.powi(24 - digits)))
+            }
+            Activation::GeluTanh => {
+                let roundings = if dtype.bytes() == 2 { 2f64.powi(9) } else { 16.0 + 8.0 * u.abs() };
+                (x / (1.0 + (-2.0 * u).exp()), roundings)
+            }
+            Activation::Silu => {
+                (x / (1.0 + (-x).exp()), if dtype.bytes() == 2 { 2f64.powi(9) } else { 10.0 })
+            }
+        };
+        let underflow = if roundings == 0.0 { 0.0 } else { (1.0 + x.abs()) * f64::from(f32::MIN_POSITIVE) };
+        let is_f16_tail = self == Activation::Gelu && dtype == DType::F16 && x < -9.0;
+        let tail_error = if is_f16_tail { 2e-18 } else { 0.0 };
+        Expected { value, within: roundings * unit * value.abs() + underflow + tail_error }
+    }
+
+    /// Returns the function of an argument that is only known within a bound, before it is rounded.
+    pub fn propagated(self, argument: Expected, dtype: DType) -> Expected {
+        let Expected { value, within } = self.exact(argument.value, dtype);
+        Expected { value, within: within + MAX_SLOPE * argument.within }
+    }
+
+    /// Returns the function of an argument that is only known within a bound, rounded to `dtype`.
+    pub(crate) fn propagated_rounded(self, argument: Expected, dtype: DType) -> Expected {
+        self.propagated(argument, dtype).rounded(dtype)
+    }
+
+    /// Returns the function of an argument that is only known within a bound, plus an addend in `f32`, rounded to `dtype`.
+    pub(crate) fn propagated_sum(self, argument: Expected, addend: f64, dtype: DType) -> Expected {
+        let Expected { value, within } = self.propagated(argument, dtype);
+        let sum = value + addend;
+        let unit = if addend == 0.0 { 0.0 } else { unit_roundoff(DType::F32) };
+        Expected { value: sum, within: within + unit * (sum.abs() + within) }.rounded(dtype)
+    }
+
+    /// The error of an operation that has kernels for other activations.
+    pub(crate) fn unsupported(self, checks: Checks, expected: &[Activation]) -> Error {
+        let expected: Vec<String> = expected.iter().map(|activation| activation.to_string()).collect();
+        checks.error(format!(
+            "there is no kernel with the activation {self}, expected one of {}",
+            expected.join(", ")
+        ))
+    }
+}
+
+/// Evaluates a launch with an activation's number as the constant `ACT`, for those activations that are listed; any other is an error.
+macro_rules! with_activation {
+    ($checks:expr, $activation:expr, [$($Listed:ident),*], |$ACT:ident| $launch:expr) => {{
+        use $crate::activation::Activation;
+        match $activation {
+            $(Activation::$Listed => {
+                const $ACT: usize = Activation::$Listed as usize;
+                $launch
+            })*
+            #[allow(unreachable_patterns)]
+            other => Err(other.unsupported($checks, &[$(Activation::$Listed),*])),
+        }
+    }};
+}
+
+pub(crate) use with_activation;
 
 /// The normal distribution function at `x`.
 pub(crate) fn normal_below(x: f64) -> f64 {
@@ -71,22 +140,3 @@ pub(crate) fn normal_below(x: f64) -> f64 {
 
 /// The largest slope of the function: how much it amplifies an error of its argument.
 pub(crate) const MAX_SLOPE: f64 = 1.13;
-
-/// The function of an argument that is itself only known within a bound, rounded to `T` at the end.
-pub(crate) fn propagated_rounded<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
-    propagated::<ACT>(argument, dtype).rounded(dtype)
-}
-
-/// The same with an addend in `f32` before it is rounded.
-pub(crate) fn propagated_sum<const ACT: usize>(argument: Expected, addend: f64, dtype: DType) -> Expected {
-    let Expected { value, within } = propagated::<ACT>(argument, dtype);
-    let sum = value + addend;
-    let unit = if addend == 0.0 { 0.0 } else { unit_roundoff(DType::F32) };
-    Expected { value: sum, within: within + unit * (sum.abs() + within) }.rounded(dtype)
-}
-
-/// The same before it is rounded.
-pub fn propagated<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
-    let Expected { value, within } = exact::<ACT>(argument.value, dtype);
-    Expected { value, within: within + MAX_SLOPE * argument.within }
-}

@@ -12,7 +12,8 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation;
+use crate::activation::{Activation, with_activation};
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
@@ -24,7 +25,7 @@ const LAUNCH: usize = 1 << 30;
 
 /// `out[i] = act(x[i] + y[i])` for `i < n`, with the activation that `ACT` names; a program handles `BLOCK` elements.
 #[fuse_kernel(T = [f32, f16, bf16], ACT = [1, 2, 3, 4], BLOCK = [2048])]
-pub fn add_activation<T: Float, const ACT: usize, const BLOCK: usize>(
+pub fn add_activation<T: LibraryFloat, const ACT: usize, const BLOCK: usize>(
     x: &[T],
     y: &[T],
     out: &mut [T],
@@ -48,27 +49,25 @@ pub fn add_activation<T: Float, const ACT: usize, const BLOCK: usize>(
     tl::store(out + offsets, y.to::<T>(), mask);
 }
 
-/// The activation of the sum of two slices: `AddActivation::<bf16, GELU>::new(&x, &y)`. `T` is `f32`, `f16` or `bf16`.
+/// The activation of the sum of two slices: `AddActivation::new(&x, &y, Activation::Gelu)`, of any but the identity.
 #[derive(Clone, Copy)]
-pub struct AddActivation<'a, T: Float, const ACT: usize> {
+pub struct AddActivation<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     y: Slice<'a, T>,
+    activation: Activation,
 }
 
-impl<'a, T: Float, const ACT: usize> AddActivation<'a, T, ACT> {
+impl<'a, T: LibraryFloat> AddActivation<'a, T> {
     /// The inputs, which [`launch`](AddActivation::launch) checks.
-    pub fn new(x: impl Into<Slice<'a, T>>, y: impl Into<Slice<'a, T>>) -> Self {
-        AddActivation { x: x.into(), y: y.into() }
+    pub fn new(x: impl Into<Slice<'a, T>>, y: impl Into<Slice<'a, T>>, activation: Activation) -> Self {
+        AddActivation { x: x.into(), y: y.into(), activation }
     }
 
     /// Computes into `out`, on a device or stream. Any length will do: more than 2^30 elements are several launches.
     ///
     /// # Errors
-    /// If the lengths differ; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        add_activation::Choice<T, ACT, BLOCK>: add_activation::Declared,
-    {
+    /// If the lengths differ; if there is no kernel with the activation; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let mut out = out.into();
         let checks = Checks("add_activation");
         checks.same(("x", self.x.len()), ("out", out.len()))?;
@@ -77,20 +76,21 @@ impl<'a, T: Float, const ACT: usize> AddActivation<'a, T, ACT> {
             let part = first..out.len().min(first + LAUNCH);
             let (programs, n) = (part.len().div_ceil(BLOCK), part.len() as i32);
             let [x, y] = [&self.x, &self.y].map(|input| input.slice(part.clone()));
-            add_activation::<T, ACT, BLOCK>(x, y, out.slice_mut(part), n).grid(programs).launch(on)?;
+            let out = out.slice_mut(part);
+            with_activation!(checks, self.activation, [Relu, Gelu, GeluTanh, Silu], |ACT| {
+                add_activation::<T, ACT, BLOCK>(x, y, out, n).grid(programs).launch(on)
+            })?;
         }
         Ok(())
     }
 }
 
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.
-pub fn reference<T: Float, const ACT: usize>(x: &[T], y: &[T]) -> Vec<Expected> {
+pub fn reference<T: Float>(x: &[T], y: &[T], activation: Activation) -> Vec<Expected> {
     let exact = |(x, y): (&T, &T)| {
         let value = x.to_f64() + y.to_f64();
-        activation::propagated_rounded::<ACT>(
-            Expected { value, within: unit_roundoff(DType::F32) * value.abs() },
-            T::DTYPE,
-        )
+        activation
+            .propagated_rounded(Expected { value, within: unit_roundoff(DType::F32) * value.abs() }, T::DTYPE)
     };
     x.iter().zip(y).map(exact).collect()
 }

@@ -14,6 +14,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
+use crate::float::LibraryFloat;
 use crate::shape::Checks;
 
 /// The longest row that a tile holds; longer ones are read in pieces.
@@ -28,7 +29,7 @@ pub const PIECE: usize = 8192;
     T = [f32, f16, bf16], BLOCK = n_cols in [256, 1024, 2048, 4096, 8192, 16384, 32768],
     num_ctas = (BLOCK / 16384 * 4).max(1),
 )]
-pub fn add_layer_norm<T: Float, const BLOCK: usize>(
+pub fn add_layer_norm<T: LibraryFloat, const BLOCK: usize>(
     x: &[T],
     residual: &mut [T],
     gamma: &[T],
@@ -56,7 +57,7 @@ pub fn add_layer_norm<T: Float, const BLOCK: usize>(
 /// The same of rows longer than any tile: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
 /// mean of its sums and the sum of their squared deviations from it.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
-pub fn add_layer_norm_long<T: Float, const BLOCK: usize>(
+pub fn add_layer_norm_long<T: LibraryFloat, const BLOCK: usize>(
     x: &[T],
     residual: &mut [T],
     gamma: &[T],
@@ -97,14 +98,14 @@ pub fn add_layer_norm_long<T: Float, const BLOCK: usize>(
 /// Adds a matrix to a residual stream and normalizes each row of the sum. `T` is `f32`, `f16` or `bf16`. Its results are
 /// [`crate::rms_norm::sum`] and, of that, [`crate::layer_norm::reference`].
 #[derive(Clone, Copy)]
-pub struct AddLayerNorm<'a, T: Float> {
+pub struct AddLayerNorm<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
     eps: f32,
 }
 
-impl<'a, T: Float> AddLayerNorm<'a, T> {
+impl<'a, T: LibraryFloat> AddLayerNorm<'a, T> {
     /// The rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
     pub fn new(
         x: impl Into<Slice<'a, T>>,
@@ -128,11 +129,7 @@ impl<'a, T: Float> AddLayerNorm<'a, T> {
         on: impl LaunchOn,
         residual: impl Into<SliceMut<'o, T>>,
         out: impl Into<SliceMut<'o, T>>,
-    ) -> Result<()>
-    where
-        add_layer_norm::Choice<T>: add_layer_norm::Declared,
-        add_layer_norm_long::Choice<T, PIECE>: add_layer_norm_long::Declared,
-    {
+    ) -> Result<()> {
         let (residual, out) = (residual.into(), out.into());
         let (checks, cols) = (Checks("add_layer_norm"), self.gamma.len());
         checks.same(("x", self.x.len()), ("residual", residual.len()))?;

@@ -14,6 +14,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
 
 /// The elements that one program handles.
@@ -24,7 +25,7 @@ const LAUNCH: usize = 1 << 30;
 
 /// `out[i] = (x[i] + y[i]) * z[i]` for `i < n`; a program handles `BLOCK` elements.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [1024])]
-pub fn add_mul<T: Float, const BLOCK: usize>(x: &[T], y: &[T], z: &[T], out: &mut [T], n: i32) {
+pub fn add_mul<T: LibraryFloat, const BLOCK: usize>(x: &[T], y: &[T], z: &[T], out: &mut [T], n: i32) {
     let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let mask = offsets < n;
     let x = tl::load(x + offsets, mask);
@@ -35,13 +36,13 @@ pub fn add_mul<T: Float, const BLOCK: usize>(x: &[T], y: &[T], z: &[T], out: &mu
 
 /// `(x + y) * z` of three slices of one length. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct AddMul<'a, T: Float> {
+pub struct AddMul<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     y: Slice<'a, T>,
     z: Slice<'a, T>,
 }
 
-impl<'a, T: Float> AddMul<'a, T> {
+impl<'a, T: LibraryFloat> AddMul<'a, T> {
     /// The inputs, which [`launch`](AddMul::launch) checks.
     pub fn new(x: impl Into<Slice<'a, T>>, y: impl Into<Slice<'a, T>>, z: impl Into<Slice<'a, T>>) -> Self {
         AddMul { x: x.into(), y: y.into(), z: z.into() }
@@ -51,10 +52,7 @@ impl<'a, T: Float> AddMul<'a, T> {
     ///
     /// # Errors
     /// If the lengths differ; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        add_mul::Choice<T, BLOCK>: add_mul::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let mut out = out.into();
         let n = out.len();
         for (name, len) in [("x", self.x.len()), ("y", self.y.len()), ("z", self.z.len())] {

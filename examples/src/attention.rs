@@ -41,6 +41,7 @@ use dsl_runtime::prelude::*;
 use self::TileUse::{Always, Large, LittleSmem};
 pub use crate::attention_kernels::{AttentionMask, attention};
 use crate::dropout::Dropout;
+use crate::float::HalfFloat;
 pub use crate::sequences::{Sequences, SequencesMut};
 use crate::shape::Checks;
 
@@ -61,7 +62,7 @@ pub struct AttentionExtents {
 
 /// Attention of the heads of views: `Attention::new(q, k, v).causal()`. `T` is `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct Attention<'a, T: Float> {
+pub struct Attention<'a, T: HalfFloat> {
     pub(crate) q: View<'a, T, 4>,
     pub(crate) k: View<'a, T, 4>,
     pub(crate) v: View<'a, T, 4>,
@@ -82,7 +83,7 @@ const MAX_SCALE: f32 = 1.7e38;
 const MIN_SOFTCAP: f32 = 1e-30;
 const MAX_SOFTCAP: f32 = 1e30;
 
-impl<'a, T: Float> Attention<'a, T> {
+impl<'a, T: HalfFloat> Attention<'a, T> {
     /// Queries, keys and values; scores are scaled by `1 / sqrt(D)`, without a mask.
     pub fn new(q: impl Sequences<'a, T>, k: impl Sequences<'a, T>, v: impl Sequences<'a, T>) -> Self {
         let (q, k, v) = (q.sequences(), k.sequences(), v.sequences());
@@ -147,10 +148,7 @@ impl<'a, T: Float> Attention<'a, T> {
         on: impl LaunchOn,
         out: impl SequencesMut<'o, T>,
         lse: impl Into<SliceMut<'o, f32>>,
-    ) -> Result<()>
-    where
-        T: Attend,
-    {
+    ) -> Result<()> {
         let (out, mut lse) = (out.sequences(), lse.into());
         let AttentionExtents { heads, key_heads, queries, keys, .. } = self.check(out.shape(), lse.len())?;
         if heads * queries == 0 {
@@ -188,7 +186,7 @@ impl<'a, T: Float> Attention<'a, T> {
             seed,
         };
         // A last axis of 1: its elements are stored one by one, so any number of queries will do.
-        T::attend(on, of, out, lse.view_mut([heads, queries, 1])?)
+        of.launch(on, out, lse.view_mut([heads, queries, 1])?)
     }
 
     /// The window for the kernel, clamped to the extents.
@@ -282,7 +280,7 @@ pub(crate) fn for_powers(scale: f32) -> f32 {
 
 /// What the kernel takes, once it is known to fit together.
 #[derive(Clone, Copy)]
-pub struct AttentionInputs<'a, T: Float> {
+struct AttentionInputs<'a, T: HalfFloat> {
     q: View<'a, T, 4>,
     k: View<'a, T, 4>,
     v: View<'a, T, 4>,
@@ -299,7 +297,7 @@ pub struct AttentionInputs<'a, T: Float> {
     seed: u64,
 }
 
-impl<T: Float> AttentionInputs<'_, T> {
+impl<T: HalfFloat> AttentionInputs<'_, T> {
     /// Heads that run concurrently, whose longest programs begin first, so that the last ones are short. Their keys and
     /// values stay in the cache, or several programs of each run at once and share reads. One where all programs
     /// take equally long: those of a head are then consecutive.
@@ -337,18 +335,6 @@ const L2_RESIDENT_BYTES: usize = 16 << 20;
 /// Concurrent programs of a head that share reads of its keys often enough.
 const SHARING_PROGRAMS: usize = 4;
 
-/// The element types of attention, each with its tiles.
-pub trait Attend: Float {
-    /// Launches the kernel with the smallest tile that holds a row.
-    #[doc(hidden)]
-    fn attend(
-        on: impl LaunchOn,
-        of: AttentionInputs<'_, Self>,
-        out: ViewMut<'_, Self, 4>,
-        lse: ViewMut<'_, f32, 3>,
-    ) -> Result<()>;
-}
-
 /// The launches that a tile is for.
 #[derive(Clone, Copy)]
 enum TileUse {
@@ -373,58 +359,50 @@ const ONE_WAVE: f64 = 1.1;
 /// Shared memory for two stages of 128 keys and values of 128 elements, and the queries.
 const TWO_STAGES: usize = 163 * 1024;
 
-/// The mask, whether scores are modified and dropped, the elements of a row, and the tiles for them, queries of a program and keys of an
-/// iteration: the first whose use fits the launch is taken.
-macro_rules! attend {
-    ($T:ty: $([$MASK:ident, $SCORE_MOD:literal, $DROPOUT:literal, $D:literal: $([$M:literal, $N:literal] $tile_use:expr),*])*) => {
-        impl Attend for $T {
-            fn attend(
-                on: impl LaunchOn,
-                of: AttentionInputs<'_, $T>,
-                out: ViewMut<'_, $T, 4>,
-                lse: ViewMut<'_, f32, 3>,
-            ) -> Result<()> {
-                let AttentionInputs { q, k, v, bias, slopes, group, scale, softcap, window, dropout_p, seed, .. } = of;
-                let ([left, right], [sequences, heads, queries, elements]) = (window, q.shape());
-                let heads = sequences * heads;
-                let concurrent_heads = of.concurrent_heads(on.parallelism());
-                let fits = |most: usize, tile_use: TileUse| {
-                    elements <= most
-                        && match tile_use {
-                            Always => true,
-                            Large => on.has_clusters() && of.in_large_tiles(on.parallelism()),
-                            LittleSmem => on.shared_bytes().is_some_and(|bytes| bytes < TWO_STAGES),
-                        }
-                };
-                match (of.mask, of.score_mod, of.dropout) {
+impl<T: HalfFloat> AttentionInputs<'_, T> {
+    /// Launches the kernel with the smallest tile that holds a row.
+    fn launch(self, on: impl LaunchOn, out: ViewMut<'_, T, 4>, lse: ViewMut<'_, f32, 3>) -> Result<()> {
+        let AttentionInputs { q, k, v, bias, slopes, group, scale, softcap, window, dropout_p, seed, .. } =
+            self;
+        let ([left, right], [sequences, heads, queries, elements]) = (window, q.shape());
+        let heads = sequences * heads;
+        let concurrent_heads = self.concurrent_heads(on.parallelism());
+        let fits = |most: usize, tile_use: TileUse| {
+            elements <= most
+                && match tile_use {
+                    Always => true,
+                    Large => on.has_wgmma() && self.in_large_tiles(on.parallelism()),
+                    LittleSmem => on.shared_bytes().is_some_and(|bytes| bytes < TWO_STAGES),
+                }
+        };
+        // A line has the mask, whether scores are modified and dropped, the elements of a row, and the tiles for them: queries of a
+        // program and keys of an iteration. The first whose use fits the launch is taken.
+        macro_rules! launch {
+            ($([$MASK:ident, $SCORE_MOD:literal, $DROPOUT:literal, $D:literal: $([$M:literal, $N:literal] $tile_use:expr),*])*) => {
+                match (self.mask, self.score_mod, self.dropout) {
                     $($((AttentionMask::$MASK, $SCORE_MOD, $DROPOUT) if fits($D, $tile_use) => {
-                        attention::<$T, { AttentionMask::$MASK as u32 }, $SCORE_MOD, $DROPOUT, $D, $M, $N>(
+                        attention::<T, { AttentionMask::$MASK as u32 }, $SCORE_MOD, $DROPOUT, $D, $M, $N>(
                             q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, dropout_p, seed,
                         ).grid((concurrent_heads, queries.div_ceil($M), heads / concurrent_heads)).launch(on)
                     })*)*
                     _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
                 }
-            }
+            };
         }
-    };
+        launch! {
+            [None, false, false, 64: [192, 128] Large, [128, 128] Always]
+            [None, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
+            [None, false, false, 192: [128, 96] Always] [None, false, false, 256: [128, 64] Always]
+            [Causal, false, false, 64: [192, 128] Large, [128, 128] Always]
+            [Causal, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
+            [Causal, false, false, 192: [128, 96] Always] [Causal, false, false, 256: [128, 64] Always]
+            [Window, false, false, 64: [128, 128] Always]
+            [Window, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
+            [Window, false, false, 192: [128, 96] Always] [Window, false, false, 256: [128, 64] Always]
+            [Window, true, false, 64: [128, 128] Always]
+            [Window, true, false, 128: [128, 64] LittleSmem, [128, 128] Always]
+            [Window, true, false, 192: [128, 64] Always] [Window, true, false, 256: [128, 48] Always]
+            [Window, true, true, 128: [128, 64] Always] [Window, true, true, 256: [128, 32] Always]
+        }
+    }
 }
-
-macro_rules! tiles {
-    ($($T:ty)*) => {$(attend! { $T:
-        [None, false, false, 64: [192, 128] Large, [128, 128] Always]
-        [None, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
-        [None, false, false, 192: [128, 96] Always] [None, false, false, 256: [128, 64] Always]
-        [Causal, false, false, 64: [192, 128] Large, [128, 128] Always]
-        [Causal, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
-        [Causal, false, false, 192: [128, 96] Always] [Causal, false, false, 256: [128, 64] Always]
-        [Window, false, false, 64: [128, 128] Always]
-        [Window, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
-        [Window, false, false, 192: [128, 96] Always] [Window, false, false, 256: [128, 64] Always]
-        [Window, true, false, 64: [128, 128] Always]
-        [Window, true, false, 128: [128, 64] LittleSmem, [128, 128] Always]
-        [Window, true, false, 192: [128, 64] Always] [Window, true, false, 256: [128, 48] Always]
-        [Window, true, true, 128: [128, 64] Always] [Window, true, true, 256: [128, 32] Always]
-    })*};
-}
-
-tiles!(f16 bf16);

@@ -22,6 +22,7 @@ use dsl_runtime::prelude::*;
 
 use crate::attention::{Attention, AttentionExtents, for_powers};
 use crate::attention_reference::{Rules, reference_with_roundings};
+use crate::float::HalfFloat;
 use crate::reference::Expected;
 use crate::sequences::SequencesMut;
 use crate::shape::Checks;
@@ -63,7 +64,13 @@ struct SplitTile {
         { SCORE_MOD: true, D: 256, M: 64, N: 32, num_stages: 2 },
     ],
 )]
-pub fn attention_split<T: Float, const SCORE_MOD: bool, const D: usize, const M: usize, const N: usize>(
+pub fn attention_split<
+    T: HalfFloat,
+    const SCORE_MOD: bool,
+    const D: usize,
+    const M: usize,
+    const N: usize,
+>(
     q: &View<T, 4>,
     k: &View<T, 3>,
     v: &View<T, 3>,
@@ -146,7 +153,7 @@ pub fn attention_split<T: Float, const SCORE_MOD: bool, const D: usize, const M:
 
 /// Combines at most `S` splits of a query of a head: the grid counts queries, heads, and `D` elements of the row each.
 #[fuse_kernel(T = [f16, bf16], num_warps = 4, configs = [{ D: 64, S: 32 }, { D: 32, S: 128 }])]
-pub fn combine_splits<T: Float, const D: usize, const S: usize>(
+pub fn combine_splits<T: HalfFloat, const D: usize, const S: usize>(
     partial_acc: &View<f32, 4>,
     partial_ml: &View<f32, 4>,
     out: &mut View<T, 3>,
@@ -248,7 +255,7 @@ impl QueryPacking {
     }
 }
 
-impl<'a, T: Float> Attention<'a, T> {
+impl<'a, T: HalfFloat> Attention<'a, T> {
     /// The number of splits of the keys: as many, or fewer where there are fewer blocks of 32 to 128 keys; 128 are the most.
     /// Without it the device's SM count decides, and with it the order of sums.
     pub fn splits(self, splits: usize) -> Self {
@@ -273,10 +280,7 @@ impl<'a, T: Float> Attention<'a, T> {
         out: impl SequencesMut<'o, T>,
         lse: impl Into<SliceMut<'o, f32>>,
         workspace: impl Into<SliceMut<'o, f32>>,
-    ) -> Result<()>
-    where
-        T: AttendSplit,
-    {
+    ) -> Result<()> {
         let (out, mut lse, mut workspace) = (out.sequences(), lse.into(), workspace.into());
         let checks = Checks("attention");
         let AttentionExtents { heads, key_heads, queries, keys, elements } =
@@ -333,7 +337,7 @@ impl<'a, T: Float> Attention<'a, T> {
             partial_acc: partial_acc.view_strided_mut(shape(pitch), strides(pitch))?,
             partial_ml: partial_ml.view_strided_mut(shape(2), strides(2))?,
         };
-        T::split(on, of, outputs)?;
+        of.launch(on, outputs)?;
         if is_single {
             return Ok(());
         }
@@ -342,7 +346,14 @@ impl<'a, T: Float> Attention<'a, T> {
             [heads * queries * pitch, queries * pitch, pitch, 1],
         )?;
         let partial_ml = partial_ml.slice(..).view([splits, heads, queries, 2])?;
-        T::combine(on, [partial_acc, partial_ml], out, lse.view_mut([heads, queries, 1])?)
+        let lse = lse.view_mut([heads, queries, 1])?;
+        if splits <= 32 {
+            let call = combine_splits::<T, 64, 32>(partial_acc, partial_ml, out, lse);
+            call.grid((queries, heads, elements.div_ceil(64))).launch(on)
+        } else {
+            let call = combine_splits::<T, 32, MAX_SPLITS>(partial_acc, partial_ml, out, lse);
+            call.grid((queries, heads, elements.div_ceil(32))).launch(on)
+        }
     }
 
     fn split_plan(&self, on: impl LaunchOn) -> SplitPlan {
@@ -367,7 +378,7 @@ impl<'a, T: Float> Attention<'a, T> {
     /// scores are modified.
     fn tile(&self, rows: usize, on: impl LaunchOn) -> SplitTile {
         let ([.., elements], score_mod) = (self.q.shape(), self.has_score_mod());
-        let suits = |tile: &&SplitTile| match (tile.rows > SMALL_M, on.has_clusters()) {
+        let suits = |tile: &&SplitTile| match (tile.rows > SMALL_M, on.has_wgmma()) {
             (true, has_wgmma) => has_wgmma,
             (false, true) => rows <= SMALL_M && !tile.score_mod,
             (false, false) => true,
@@ -379,7 +390,7 @@ impl<'a, T: Float> Attention<'a, T> {
 
 /// What the first kernel takes, once it is known to fit together.
 #[derive(Clone, Copy)]
-pub struct SplitInputs<'a, T: Float> {
+struct SplitInputs<'a, T: HalfFloat> {
     q: View<'a, T, 4>,
     k: View<'a, T, 3>,
     v: View<'a, T, 3>,
@@ -395,70 +406,42 @@ pub struct SplitInputs<'a, T: Float> {
 }
 
 /// What it writes: the results, without elements where there are several splits, or partial results.
-pub struct SplitOutputs<'o, T: Float> {
+struct SplitOutputs<'o, T: HalfFloat> {
     out: ViewMut<'o, T, 4>,
     lse: ViewMut<'o, f32, 4>,
     partial_acc: ViewMut<'o, f32, 5>,
     partial_ml: ViewMut<'o, f32, 5>,
 }
 
-/// The element types of split-KV attention, each with its tiles.
-pub trait AttendSplit: Float {
-    /// Launches the first kernel.
-    #[doc(hidden)]
-    fn split(on: impl LaunchOn, of: SplitInputs<'_, Self>, outputs: SplitOutputs<'_, Self>) -> Result<()>;
-
-    /// Launches the second one.
-    #[doc(hidden)]
-    fn combine(
-        on: impl LaunchOn,
-        partial: [View<'_, f32, 4>; 2],
-        out: ViewMut<'_, Self, 3>,
-        lse: ViewMut<'_, f32, 3>,
-    ) -> Result<()>;
-}
-
-/// Whether scores are modified, rows of a program, the elements of a row, keys of an iteration; to combine splits, elements of
-/// a program and the most splits.
+/// The tiles, the smaller ones first, and the launch of each: whether scores are modified, rows of a program, the elements of a row, keys of
+/// an iteration.
 macro_rules! tiles {
-    ($T:ty: $([$SCORE_MOD:literal, $M:literal, $D:literal, $N:literal])*, combined $([$E:literal, $S:literal])*) => {
-        impl AttendSplit for $T {
-            fn split(on: impl LaunchOn, of: SplitInputs<'_, $T>, outputs: SplitOutputs<'_, $T>) -> Result<()> {
-                let SplitInputs { q, k, v, slopes, first_key, first_position, period, scale, softcap, .. } = of;
-                let SplitInputs { window: [left, right], splits, tile, .. } = of;
+    ($($SCORE_MOD:literal $M:literal $D:literal $N:literal;)*) => {
+        const TILES: &[SplitTile] =
+            &[$(SplitTile { score_mod: $SCORE_MOD, rows: $M, elements: $D, keys: $N }),*];
+
+        impl<T: HalfFloat> SplitInputs<'_, T> {
+            /// Launches the first kernel.
+            fn launch(self, on: impl LaunchOn, outputs: SplitOutputs<'_, T>) -> Result<()> {
+                let SplitInputs { q, k, v, slopes, first_key, first_position, period, scale, softcap, .. } = self;
+                let SplitInputs { window: [left, right], splits, tile, .. } = self;
                 let SplitOutputs { out, lse, partial_acc, partial_ml } = outputs;
                 let [heads, outer, rows, elements] = q.shape();
-                match tile {
+                let call = match tile {
                     $(SplitTile { score_mod: $SCORE_MOD, rows: $M, elements: $D, keys: $N } => {
-                        attention_split::<$T, $SCORE_MOD, $D, $M, $N>(
-                            q, k, v, slopes, out, lse, partial_acc, partial_ml, first_key, first_position, period, scale, softcap, left, right,
-                        ).grid((splits, heads * outer, rows.div_ceil($M))).launch(on)
+                        attention_split::<T, $SCORE_MOD, $D, $M, $N>
                     })*
-                    _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
-                }
-            }
-
-            fn combine(
-                on: impl LaunchOn,
-                [partial_acc, partial_ml]: [View<'_, f32, 4>; 2],
-                out: ViewMut<'_, $T, 3>,
-                lse: ViewMut<'_, f32, 3>,
-            ) -> Result<()> {
-                let ([splits, ..], [heads, queries, elements]) = (partial_acc.shape(), out.shape());
-                match splits {
-                    $(..=$S => combine_splits::<$T, $E, $S>(partial_acc, partial_ml, out, lse)
-                        .grid((queries, heads, elements.div_ceil($E))).launch(on),)*
-                    _ => Err(Checks("attention").error(format!("there is no tile for {splits} parts"))),
-                }
+                    _ => return Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
+                };
+                let grid = (splits, heads * outer, rows.div_ceil(tile.rows));
+                call(
+                    q, k, v, slopes, out, lse, partial_acc, partial_ml, first_key, first_position, period, scale, softcap,
+                    left, right,
+                )
+                .grid(grid)
+                .launch(on)
             }
         }
-    };
-    ($($score_mod:literal $rows:literal $elements:literal $keys:literal;)*) => {
-        /// The smaller ones first.
-        const TILES: &[SplitTile] =
-            &[$(SplitTile { score_mod: $score_mod, rows: $rows, elements: $elements, keys: $keys }),*];
-        tiles! { f16: $([$score_mod, $rows, $elements, $keys])*, combined [64, 32] [32, 128] }
-        tiles! { bf16: $([$score_mod, $rows, $elements, $keys])*, combined [64, 32] [32, 128] }
     };
 }
 

@@ -6,6 +6,8 @@ use dsl_runtime::prelude::*;
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::float::HalfFloat;
+
     use crate::online_softmax::{OnlineSoftmax, soft_capped};
 
     /// Which keys a query attends to. Positions count so that the last query has that of the last key.
@@ -145,7 +147,7 @@ mod kernels {
         ],
     )]
     pub fn attention<
-        T: Float,
+        T: HalfFloat,
         const MASK: u32,
         const SCORE_MOD: bool,
         const DROPOUT: bool,

@@ -30,11 +30,11 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::activation::IDENTITY;
-use crate::attention::{Attend, Attention, AttentionExtents, for_powers};
+use crate::attention::{Attention, AttentionExtents, for_powers};
 use crate::attention_reference::{self, Rules};
+use crate::float::HalfFloat;
 use crate::form::{Cost, Form};
-use crate::matmul::{Matmul, Multiply, Tile};
+use crate::matmul::{Matmul, Tile};
 use crate::matmul_operands::are_lines_aligned;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
@@ -54,7 +54,7 @@ const CHECKS: Checks = Checks("attention_projection");
         { D: 128, M: 128, N: 128, K: 64 },
     ],
 )]
-pub fn attention_projection<T: Float, const D: usize, const M: usize, const N: usize, const K: usize>(
+pub fn attention_projection<T: HalfFloat, const D: usize, const M: usize, const N: usize, const K: usize>(
     q: &View<T, 4>,
     k: &View<T, 4>,
     v: &View<T, 4>,
@@ -122,7 +122,7 @@ pub fn attention_projection<T: Float, const D: usize, const M: usize, const N: u
 
 /// Attention and the linear layer behind it: `AttentionProjection::new([q, k, v], weight).causal().residual(x)`. `T` is `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct AttentionProjection<'a, T: Float> {
+pub struct AttentionProjection<'a, T: HalfFloat> {
     q: View<'a, T, 4>,
     k: View<'a, T, 4>,
     v: View<'a, T, 4>,
@@ -133,7 +133,7 @@ pub struct AttentionProjection<'a, T: Float> {
     causal: bool,
 }
 
-impl<'a, T: Project> AttentionProjection<'a, T> {
+impl<'a, T: HalfFloat> AttentionProjection<'a, T> {
     /// Queries, keys and values, and the weights `[heads * D, n]` with any strides; scores are scaled by `1 / sqrt(D)`, without a
     /// mask.
     pub fn new([q, k, v]: [View<'a, T, 4>; 3], weight: View<'a, T, 2>) -> Self {
@@ -201,15 +201,14 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
                 scale: for_powers(self.scale),
                 causal: self.causal,
             };
-            return T::fused(on, operands, out.reshape([sequences, queries, n])?);
+            return operands.launch(on, out.reshape([sequences, queries, n])?);
         }
         let mut attended = on.temporary::<T>(rows * heads * elements)?;
         let mut lse = on.temporary::<f32>(sequences * heads * queries)?;
         let mut memory = attended.slice_mut();
         let of_heads = memory.view_mut([sequences, queries, heads, elements])?.permute([0, 2, 1, 3]);
         self.attention().launch(on, of_heads, lse.slice_mut())?;
-        let linear =
-            Matmul::<T, IDENTITY>::new(attended.slice().view([rows, heads * elements])?, self.weight);
+        let linear = Matmul::new(attended.slice().view([rows, heads * elements])?, self.weight);
         let linear = self.bias.map_or(linear, |bias| linear.bias(bias));
         self.residual.map_or(linear, |residual| linear.residual(residual)).launch(on, out)
     }
@@ -302,14 +301,13 @@ impl ProjectionProblem {
         let tile = self.tile(on);
         let occupies = 2 * self.programs(tile) >= on.parallelism();
         let is_possible = self.heads > 0 && self.elements <= MAX_ELEMENTS;
-        on.has_clusters() && is_possible && self.n <= tile.cols && self.keys <= MAX_KEYS && occupies
+        on.has_wgmma() && is_possible && self.n <= tile.cols && self.keys <= MAX_KEYS && occupies
     }
 }
 
 /// The checked operands of the fused form.
-#[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct ProjectionOperands<'a, T: Float> {
+struct ProjectionOperands<'a, T: HalfFloat> {
     q: View<'a, T, 4>,
     k: View<'a, T, 4>,
     v: View<'a, T, 4>,
@@ -320,53 +318,34 @@ pub struct ProjectionOperands<'a, T: Float> {
     causal: bool,
 }
 
-/// The element types of [`AttentionProjection`].
-pub trait Project: Attend + Multiply<IDENTITY> {
-    /// Launches [`attention_projection`].
-    #[doc(hidden)]
-    fn fused(on: impl LaunchOn, of: ProjectionOperands<'_, Self>, out: ViewMut<'_, Self, 3>) -> Result<()>;
-}
-
-macro_rules! project {
-    ($($T:ty),*) => {$(
-        impl Project for $T {
-            fn fused(on: impl LaunchOn, of: ProjectionOperands<'_, $T>, out: ViewMut<'_, $T, 3>) -> Result<()> {
-                let ProjectionOperands { q, k, v, weight, bias, residual, scale, causal } = of;
-                let ([sequences, heads, queries, elements], [_, key_heads, keys, _]) = (q.shape(), k.shape());
-                let problem = ProjectionProblem { sequences, heads, queries, keys, elements, n: out.shape()[2] };
-                let group = (heads / key_heads.max(1)).max(1) as i32;
-                let right = if causal { 0 } else { (queries + keys) as i32 };
-                macro_rules! launch {
-                    ($D:literal, $tile:expr, $K:literal) => {{
-                        let grid = (sequences * queries.div_ceil($tile.rows), problem.n.div_ceil($tile.cols));
-                        attention_projection::<$T, $D, { $tile.rows }, { $tile.cols }, $K>(
-                            q, k, v, weight, bias, residual, out, group, right, scale,
-                        )
-                        .grid(grid)
-                        .launch(on)
-                    }};
-                }
-                if elements > MAX_ELEMENTS {
-                    return Err(CHECKS.error(format!(
-                        "rows of heads have {elements} elements, the most of the fused form is {MAX_ELEMENTS}"
-                    )));
-                }
-                if heads.saturating_mul(keys.max(1)) > i32::MAX as usize {
-                    let reason = format!("{heads} heads of {keys} keys are more than {} rows", i32::MAX);
-                    return Err(CHECKS.error(reason));
-                }
-                match (problem.tile(on), elements) {
-                    (LARGE, ..=64) => launch!(64, LARGE, 128),
-                    (_, ..=64) => launch!(64, SMALL, 64),
-                    (LARGE, _) => launch!(128, LARGE, 64),
-                    _ => launch!(128, SMALL, 64),
-                }
-            }
+impl<T: HalfFloat> ProjectionOperands<'_, T> {
+    /// Launches [`attention_projection()`].
+    fn launch(self, on: impl LaunchOn, out: ViewMut<'_, T, 3>) -> Result<()> {
+        let ProjectionOperands { q, k, v, weight, bias, residual, scale, causal } = self;
+        let ([sequences, heads, queries, elements], [_, key_heads, keys, _]) = (q.shape(), k.shape());
+        let problem = ProjectionProblem { sequences, heads, queries, keys, elements, n: out.shape()[2] };
+        let group = (heads / key_heads.max(1)).max(1) as i32;
+        let right = if causal { 0 } else { (queries + keys) as i32 };
+        if elements > MAX_ELEMENTS {
+            return Err(CHECKS.error(format!(
+                "rows of heads have {elements} elements, the most of the fused form is {MAX_ELEMENTS}"
+            )));
         }
-    )*};
+        if heads.saturating_mul(keys.max(1)) > i32::MAX as usize {
+            let reason = format!("{heads} heads of {keys} keys are more than {} rows", i32::MAX);
+            return Err(CHECKS.error(reason));
+        }
+        let tile = problem.tile(on);
+        let call = match (tile, elements) {
+            (LARGE, ..=64) => attention_projection::<T, 64, { LARGE.rows }, { LARGE.cols }, 128>,
+            (_, ..=64) => attention_projection::<T, 64, { SMALL.rows }, { SMALL.cols }, 64>,
+            (LARGE, _) => attention_projection::<T, 128, { LARGE.rows }, { LARGE.cols }, 64>,
+            _ => attention_projection::<T, 128, { SMALL.rows }, { SMALL.cols }, 64>,
+        };
+        let grid = (sequences * queries.div_ceil(tile.rows), problem.n.div_ceil(tile.cols));
+        call(q, k, v, weight, bias, residual, out, group, right, scale).grid(grid).launch(on)
+    }
 }
-
-project!(f16, bf16);
 
 /// The linear layer on the host.
 #[derive(Clone, Copy, Debug)]

@@ -24,6 +24,7 @@ use dsl_runtime::{DType, Result};
 pub use crate::batch_norm_kernels::{
     batch_norm, batch_norm_columns, channel_statistics, column_statistics, join_statistics,
 };
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, along_rows, tile_width};
 
@@ -45,7 +46,7 @@ const PIECES: usize = 4;
 
 /// Normalizes channels. `T` is `f32`, `f16` or `bf16`; statistics are `f32`.
 #[derive(Clone, Copy)]
-pub struct BatchNorm<'a, T: Float> {
+pub struct BatchNorm<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
@@ -105,7 +106,7 @@ pub fn scratch_len([images, channels, pixels]: [usize; 3]) -> usize {
     3 * n_partials([images, channels, pixels]) * channels
 }
 
-impl<'a, T: Float> BatchNorm<'a, T> {
+impl<'a, T: LibraryFloat> BatchNorm<'a, T> {
     /// Images of as many channels as `gamma` and `beta` have elements; one pixel a channel and an `eps` of 1e-5 by
     /// default.
     pub fn new(
@@ -147,11 +148,7 @@ impl<'a, T: Float> BatchNorm<'a, T> {
         running_mean: impl Into<Slice<'s, f32>>,
         running_var: impl Into<Slice<'s, f32>>,
         out: impl Into<SliceMut<'o, T>>,
-    ) -> Result<()>
-    where
-        batch_norm::Choice<T>: batch_norm::Declared,
-        batch_norm_columns::Choice<T>: batch_norm_columns::Declared,
-    {
+    ) -> Result<()> {
         let (mean, var, out) = (running_mean.into(), running_var.into(), out.into());
         let (checks, channels) = (Checks("batch_norm"), self.gamma.len());
         let images = self.images(out.len())?;
@@ -170,13 +167,7 @@ impl<'a, T: Float> BatchNorm<'a, T> {
         on: impl LaunchOn,
         statistics: Statistics<'o>,
         out: impl Into<SliceMut<'o, T>>,
-    ) -> Result<()>
-    where
-        batch_norm::Choice<T>: batch_norm::Declared,
-        batch_norm_columns::Choice<T>: batch_norm_columns::Declared,
-        channel_statistics::Choice<T>: channel_statistics::Declared,
-        column_statistics::Choice<T, COLUMNS>: column_statistics::Declared,
-    {
+    ) -> Result<()> {
         let (out, Statistics { mut mean, mut rstd, running, mut scratch }) = (out.into(), statistics);
         let (checks, channels) = (Checks("batch_norm"), self.gamma.len());
         let images = self.images(out.len())?;
@@ -217,11 +208,7 @@ impl<'a, T: Float> BatchNorm<'a, T> {
     }
 
     /// Computes each channel's partial statistics.
-    fn measure(&self, on: impl LaunchOn, shape: [usize; 3], scratch: SliceMut<f32>) -> Result<()>
-    where
-        channel_statistics::Choice<T>: channel_statistics::Declared,
-        column_statistics::Choice<T, COLUMNS>: column_statistics::Declared,
-    {
+    fn measure(&self, on: impl LaunchOn, shape: [usize; 3], scratch: SliceMut<f32>) -> Result<()> {
         let ([images, channels, pixels], n_partials) = (shape, n_partials(shape));
         let [n_images, n_channels, n_pixels] = shape.map(|extent| extent as i32);
         if pixels == 1 {
@@ -269,11 +256,7 @@ impl<'a, T: Float> BatchNorm<'a, T> {
         images: usize,
         affine: ChannelAffine<'_>,
         out: SliceMut<T>,
-    ) -> Result<()>
-    where
-        batch_norm::Choice<T>: batch_norm::Declared,
-        batch_norm_columns::Choice<T>: batch_norm_columns::Declared,
-    {
+    ) -> Result<()> {
         if images == 0 {
             return Ok(());
         }

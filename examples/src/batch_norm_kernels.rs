@@ -6,6 +6,8 @@ use dsl_runtime::prelude::*;
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::float::LibraryFloat;
+
     use crate::welford::welford;
 
     /// The lanes' means, the sums of squared deviations from them and the counts of elements, as one of each.
@@ -24,7 +26,7 @@ mod kernels {
     #[fuse_kernel(
         T = [f32, f16, bf16], COLS = pixels.min(1024) in [64, 256, 1024], num_warps = 4,
     )]
-    pub fn channel_statistics<T: Float, const COLS: usize>(
+    pub fn channel_statistics<T: LibraryFloat, const COLS: usize>(
         x: &[T],
         partials: &mut [f32],
         images: i32,
@@ -62,7 +64,7 @@ mod kernels {
     /// The same of a matrix whose columns are the channels: program `(i, j)` takes `COLS` of them, and split `j` of the rows, 16 at a
     /// time.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = [128], num_warps = 8)]
-    pub fn column_statistics<T: Float, const COLS: usize>(
+    pub fn column_statistics<T: LibraryFloat, const COLS: usize>(
         x: &[T],
         partials: &mut [f32],
         n_rows: i32,
@@ -157,7 +159,7 @@ mod kernels {
     /// and third those down. `scale` has variances where `scale_is_variance` is not 0. `residual` is read and added where `add_residual` is not 0; results
     /// are clamped to `lower_bound`.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = pixels.min(4096) in [64, 256, 1024, 4096])]
-    pub fn batch_norm<T: Float, const COLS: usize>(
+    pub fn batch_norm<T: LibraryFloat, const COLS: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -188,7 +190,7 @@ mod kernels {
 
     /// The same of a matrix whose columns are the channels.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = channels.min(1024) in [128, 1024])]
-    pub fn batch_norm_columns<T: Float, const COLS: usize>(
+    pub fn batch_norm_columns<T: LibraryFloat, const COLS: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],

@@ -11,7 +11,8 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation;
+use crate::activation::{Activation, with_activation};
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, along_rows, tile_width};
 
@@ -21,7 +22,7 @@ const TILE: usize = 4096;
 /// A program handles a tile of `COLS` columns and `4096 / COLS` rows; the grid's first axis counts tiles across, its second
 /// and third those down.
 #[fuse_kernel(T = [f32, f16, bf16], ACT = [0, 1, 2, 3, 4], COLS = n_cols.min(4096) in [128, 1024, 4096])]
-pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
+pub fn bias_activation<T: LibraryFloat, const ACT: usize, const COLS: usize>(
     x: &[T],
     bias: &[T],
     out: &mut [T],
@@ -50,28 +51,25 @@ pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
     tl::store(out + offsets, y.to::<T>(), mask);
 }
 
-/// The activation of a matrix and a bias for each column: `BiasActivation::<bf16, GELU>::new(&x, &bias)`. `T` is `f32`,
-/// `f16` or `bf16`.
+/// The activation of a matrix and a bias for each column: `BiasActivation::new(&x, &bias, Activation::Gelu)`.
 #[derive(Clone, Copy)]
-pub struct BiasActivation<'a, T: Float, const ACT: usize> {
+pub struct BiasActivation<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     bias: Slice<'a, T>,
+    activation: Activation,
 }
 
-impl<'a, T: Float, const ACT: usize> BiasActivation<'a, T, ACT> {
+impl<'a, T: LibraryFloat> BiasActivation<'a, T> {
     /// The rows of `x`, each as long as `bias`.
-    pub fn new(x: impl Into<Slice<'a, T>>, bias: impl Into<Slice<'a, T>>) -> Self {
-        BiasActivation { x: x.into(), bias: bias.into() }
+    pub fn new(x: impl Into<Slice<'a, T>>, bias: impl Into<Slice<'a, T>>, activation: Activation) -> Self {
+        BiasActivation { x: x.into(), bias: bias.into(), activation }
     }
 
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        bias_activation::Choice<T, ACT>: bias_activation::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks, cols) = (out.into(), Checks("bias_activation"), self.bias.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         let rows = checks.rows(("x", self.x.len()), cols)?;
@@ -79,8 +77,10 @@ impl<'a, T: Float, const ACT: usize> BiasActivation<'a, T, ACT> {
             return Ok(());
         }
         let programs = programs(rows, cols);
-        let call = bias_activation::<T, ACT>(self.x, self.bias, out, rows as i32, cols as i32);
-        call.grid(programs).launch(on)
+        let (x, bias, n_rows, n_cols) = (self.x, self.bias, rows as i32, cols as i32);
+        with_activation!(checks, self.activation, [Identity, Relu, Gelu, GeluTanh, Silu], |ACT| {
+            bias_activation::<T, ACT>(x, bias, out, n_rows, n_cols).grid(programs).launch(on)
+        })
     }
 }
 
@@ -91,13 +91,11 @@ fn programs(rows: usize, cols: usize) -> (usize, usize, usize) {
 }
 
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.
-pub fn reference<T: Float, const ACT: usize>(x: &[T], bias: &[T]) -> Vec<Expected> {
+pub fn reference<T: Float>(x: &[T], bias: &[T], activation: Activation) -> Vec<Expected> {
     let exact = |(x, bias): (&T, &T)| {
         let value = x.to_f64() + bias.to_f64();
-        activation::propagated_rounded::<ACT>(
-            Expected { value, within: unit_roundoff(DType::F32) * value.abs() },
-            T::DTYPE,
-        )
+        activation
+            .propagated_rounded(Expected { value, within: unit_roundoff(DType::F32) * value.abs() }, T::DTYPE)
     };
     x.iter().zip(bias.iter().cycle()).map(exact).collect()
 }

@@ -17,15 +17,15 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::dropout::{COLS, Dropout, DropoutGradients, backward_programs, launches, rows_of};
+use crate::float::LibraryFloat;
 use crate::partials;
-use crate::partials::sum_partials;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
 /// the bias once. `residual` is read and added where `add_residual` is not 0.
 #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols.min(1024) in [128, 1024], num_warps = 4)]
-pub fn bias_dropout<T: Float, const COLS: usize>(
+pub fn bias_dropout<T: LibraryFloat, const COLS: usize>(
     x: &[T],
     bias: &[T],
     residual: &[T],
@@ -58,7 +58,7 @@ pub fn bias_dropout<T: Float, const COLS: usize>(
 /// The gradient of `x`, 4 rows at a time: program `(i, j)` takes fours `i`, `i + programs`, and so on of its columns, and
 /// writes its partial sums of the gradient of `bias`.
 #[fuse_kernel(T = [f32, f16, bf16], COLS = [1024], num_warps = 4)]
-pub fn bias_dropout_backward<T: Float, const COLS: usize>(
+pub fn bias_dropout_backward<T: LibraryFloat, const COLS: usize>(
     dy: &[T],
     dx: &mut [T],
     partials: &mut [f32],
@@ -89,14 +89,14 @@ pub fn bias_dropout_backward<T: Float, const COLS: usize>(
 
 /// Bias and dropout of each row of a matrix. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct BiasDropout<'a, T: Float> {
+pub struct BiasDropout<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     bias: Slice<'a, T>,
     residual: Option<Slice<'a, T>>,
     dropout: Dropout,
 }
 
-impl<'a, T: Float> BiasDropout<'a, T> {
+impl<'a, T: LibraryFloat> BiasDropout<'a, T> {
     /// The rows of `x`, each as long as `bias`; no residual, a probability of 0.1, the seed 0.
     pub fn new(x: impl Into<Slice<'a, T>>, bias: impl Into<Slice<'a, T>>) -> Self {
         let dropout = Dropout { p: 0.1, seed: 0 };
@@ -117,10 +117,7 @@ impl<'a, T: Float> BiasDropout<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other or the probability is not one; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        bias_dropout::Choice<T>: bias_dropout::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (mut out, checks) = (out.into(), Checks("bias_dropout"));
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         if let Some(residual) = self.residual {
@@ -149,11 +146,7 @@ impl<'a, T: Float> BiasDropout<'a, T> {
         on: impl LaunchOn,
         dy: impl Into<Slice<'a, T>>,
         gradients: DropoutGradients<'o, T>,
-    ) -> Result<()>
-    where
-        bias_dropout_backward::Choice<T, COLS>: bias_dropout_backward::Declared,
-        sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
-    {
+    ) -> Result<()> {
         let (dy, cols) = (dy.into(), self.bias.len());
         let rows = gradients.rows(Checks("bias_dropout"), [self.x.len(), cols, dy.len()], self.dropout.p)?;
         let DropoutGradients { dx, dbias, mut scratch } = gradients;
@@ -165,7 +158,7 @@ impl<'a, T: Float> BiasDropout<'a, T> {
             let call = bias_dropout_backward::<T, COLS>(dy, dx, &mut scratch, n_rows, n_cols, p, seed);
             call.grid((backward_programs(rows, cols), cols.div_ceil(COLS))).launch(on)?;
         }
-        partials::reduce(on, scratch.slice(..), [dbias])
+        partials::reduce(on, scratch.slice(..), dbias, None)
     }
 }
 

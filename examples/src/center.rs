@@ -11,6 +11,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, longest};
 
@@ -28,7 +29,7 @@ const PIECE: usize = 8192;
 #[fuse_kernel(
     T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 16384, 32768], num_ctas = (BLOCK / 32768 * 4).max(1),
 )]
-pub fn center<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
+pub fn center<T: LibraryFloat, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mask = cols < n_cols;
@@ -39,7 +40,7 @@ pub fn center<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32)
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192], num_stages = 1)]
-pub fn center_long<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
+pub fn center_long<T: LibraryFloat, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mut lane_sums = tl::zeros::<f32>([BLOCK]);
@@ -56,12 +57,12 @@ pub fn center_long<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols:
 
 /// Subtracts its mean from each row of a matrix. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct Center<'a, T: Float> {
+pub struct Center<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     cols: usize,
 }
 
-impl<'a, T: Float> Center<'a, T> {
+impl<'a, T: LibraryFloat> Center<'a, T> {
     /// The rows of `x`, each of `cols` elements.
     pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
         Center { x: x.into(), cols }
@@ -71,11 +72,7 @@ impl<'a, T: Float> Center<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        center::Choice<T>: center::Declared,
-        center_long::Choice<T, PIECE>: center_long::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks) = (out.into(), Checks("center"));
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         let rows = checks.rows(("x", self.x.len()), self.cols)?;

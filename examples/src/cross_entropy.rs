@@ -21,6 +21,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, leaves_sms_idle, longest, short_programs};
 
@@ -43,6 +44,8 @@ const BLOCK: usize = 4096;
 #[fuse_module]
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
+
+    use crate::float::LibraryFloat;
 
     /// The losses of a program's `ROWS` rows, each of at most `COLS` classes.
     #[fuse_fn]
@@ -81,7 +84,7 @@ pub(crate) mod kernels {
 
     /// A program for eight rows of at most `COLS` classes, or four of more than 512, which stay in registers.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = classes in [128, 256, 384, 512, 768, 1024], num_warps = 4)]
-    pub fn cross_entropy_short<T: Float, const COLS: usize>(
+    pub fn cross_entropy_short<T: LibraryFloat, const COLS: usize>(
         x: &[T],
         targets: &[i64],
         loss: &mut [f32],
@@ -103,7 +106,7 @@ pub(crate) mod kernels {
         T = [f32, f16, bf16], COLS = classes in [2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 24576, 32768, 65536],
         num_ctas = if COLS > 32768 { 8 } else { 1 },
     )]
-    pub fn cross_entropy_row<T: Float, const COLS: usize>(
+    pub fn cross_entropy_row<T: LibraryFloat, const COLS: usize>(
         x: &[T],
         targets: &[i64],
         loss: &mut [f32],
@@ -143,7 +146,7 @@ pub(crate) mod kernels {
         ],
         num_warps = 8,
     )]
-    pub fn cross_entropy<T: Float, const LANES: usize>(
+    pub fn cross_entropy<T: LibraryFloat, const LANES: usize>(
         x: &[T],
         targets: &[i64],
         loss: &mut [f32],
@@ -196,7 +199,7 @@ pub(crate) mod kernels {
     /// One program for each row, which it reads once, `BLOCK` elements at a time: for unaligned rows of more classes than a cluster keeps
     /// in registers. All threads have the running maximum, and the sum of exponentials relative to it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096], num_warps = 8)]
-    pub fn cross_entropy_unaligned<T: Float, const BLOCK: usize>(
+    pub fn cross_entropy_unaligned<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         targets: &[i64],
         loss: &mut [f32],
@@ -242,7 +245,7 @@ const SHORT_CLASSES: usize = 1024;
 
 /// The gradient of `BLOCK` logits of one row.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
-pub fn cross_entropy_backward<T: Float, const BLOCK: usize>(
+pub fn cross_entropy_backward<T: LibraryFloat, const BLOCK: usize>(
     x: &[T],
     targets: &[i64],
     lse: &[f32],
@@ -268,7 +271,7 @@ pub fn cross_entropy_backward<T: Float, const BLOCK: usize>(
 
 /// The same over the logits.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
-pub fn cross_entropy_backward_in_place<T: Float, const BLOCK: usize>(
+pub fn cross_entropy_backward_in_place<T: LibraryFloat, const BLOCK: usize>(
     x: &mut [T],
     targets: &[i64],
     lse: &[f32],
@@ -321,20 +324,13 @@ impl<'a> CrossEntropy<'a> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn forward<'s, 'o, T: Float>(
+    pub fn forward<'s, 'o, T: LibraryFloat>(
         &self,
         on: impl LaunchOn,
         logits: impl Into<Slice<'s, T>>,
         loss: impl Into<SliceMut<'o, f32>>,
         lse: impl Into<SliceMut<'o, f32>>,
-    ) -> Result<()>
-    where
-        cross_entropy::Choice<T, LANES>: cross_entropy::Declared,
-        cross_entropy::Choice<T, CLUSTER_LANES>: cross_entropy::Declared,
-        cross_entropy_unaligned::Choice<T, BLOCK>: cross_entropy_unaligned::Declared,
-        cross_entropy_short::Choice<T>: cross_entropy_short::Declared,
-        cross_entropy_row::Choice<T>: cross_entropy_row::Declared,
-    {
+    ) -> Result<()> {
         let (logits, loss, lse) = (logits.into(), loss.into(), lse.into());
         let rows = self.rows(logits.len(), &[("loss", loss.len()), ("lse", lse.len())])?;
         if rows == 0 {
@@ -377,16 +373,13 @@ impl<'a> CrossEntropy<'a> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn backward<'s, 'o, T: Float>(
+    pub fn backward<'s, 'o, T: LibraryFloat>(
         &self,
         on: impl LaunchOn,
         logits: impl Into<Slice<'s, T>>,
         saved: Saved<'s>,
         dx: impl Into<SliceMut<'o, T>>,
-    ) -> Result<()>
-    where
-        cross_entropy_backward::Choice<T, BLOCK>: cross_entropy_backward::Declared,
-    {
+    ) -> Result<()> {
         let (logits, dx, Saved { lse, grad }) = (logits.into(), dx.into(), saved);
         Checks("cross_entropy").same(("logits", logits.len()), ("dx", dx.len()))?;
         let rows = self.rows(logits.len(), &[("lse", lse.len()), ("grad", grad.len())])?;
@@ -404,15 +397,12 @@ impl<'a> CrossEntropy<'a> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn backward_in_place<'s, 'o, T: Float>(
+    pub fn backward_in_place<'s, 'o, T: LibraryFloat>(
         &self,
         on: impl LaunchOn,
         logits: impl Into<SliceMut<'o, T>>,
         saved: Saved<'s>,
-    ) -> Result<()>
-    where
-        cross_entropy_backward_in_place::Choice<T, BLOCK>: cross_entropy_backward_in_place::Declared,
-    {
+    ) -> Result<()> {
         let (logits, Saved { lse, grad }) = (logits.into(), saved);
         let rows = self.rows(logits.len(), &[("lse", lse.len()), ("grad", grad.len())])?;
         if rows == 0 {

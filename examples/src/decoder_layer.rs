@@ -15,14 +15,14 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::act_and_mul::act_and_mul;
-use crate::activation::{IDENTITY, SILU};
-use crate::attention::{Attend, Attention};
+use crate::activation::Activation;
+use crate::attention::Attention;
 use crate::feed_forward::{Down, GatedFeedForward, added_cost};
+use crate::float::HalfFloat;
 use crate::form::{Cost, Form};
-use crate::linear_rope::{LinearRope, RotateProduct};
+use crate::linear_rope::{self, LinearRope};
 use crate::matmul::Matmul;
-use crate::norm_linear::{FoldedLinear, Normalize};
+use crate::norm_linear::FoldedLinear;
 use crate::rope::{Angles, Heads};
 use crate::shape::Checks;
 
@@ -30,7 +30,7 @@ const CHECKS: Checks = Checks("decoder_layer");
 
 /// The weights of a layer whose rows have `k` elements.
 #[derive(Clone, Copy)]
-pub struct LayerWeights<'a, T: Float> {
+pub struct LayerWeights<'a, T: HalfFloat> {
     /// Queries, keys and values, with the norm before them: `[k, (queries + 2 * keys) * dim]`. Pairs of queries and keys are adjacent,
     /// see [`crate::linear_rope::interleave_pairs`].
     pub qkv: &'a FoldedLinear<T>,
@@ -44,7 +44,7 @@ pub struct LayerWeights<'a, T: Float> {
 
 /// A layer for sequences without a cache: `DecoderLayer::new(weights, heads, angles)`. `T` is `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct DecoderLayer<'a, T: Float> {
+pub struct DecoderLayer<'a, T: HalfFloat> {
     weights: LayerWeights<'a, T>,
     heads: Heads,
     angles: Angles<'a>,
@@ -52,10 +52,7 @@ pub struct DecoderLayer<'a, T: Float> {
     eps: f32,
 }
 
-impl<'a, T: Normalize + RotateProduct + Attend> DecoderLayer<'a, T>
-where
-    act_and_mul::Choice<T, SILU>: act_and_mul::Declared,
-{
+impl<'a, T: HalfFloat> DecoderLayer<'a, T> {
     /// A sequence with a token for each position of `angles`, which rotate all of a head; `eps` is 1e-5.
     pub fn new(weights: LayerWeights<'a, T>, heads: Heads, angles: Angles<'a>) -> Self {
         DecoderLayer { weights, heads, angles, sequences: 1, eps: 1e-5 }
@@ -82,7 +79,7 @@ where
         out: impl Into<SliceMut<'o, T>>,
     ) -> Result<()> {
         let (x, out) = (x.into(), out.into());
-        let LayerWeights { qkv: layer, output, up, down } = self.weights;
+        let LayerWeights { qkv: layer, output, .. } = self.weights;
         let (tokens, [of_heads, k]) = (self.angles.positions.len(), output.shape());
         let (queries, rotated, columns) = self.columns();
         CHECKS.extents("the output's weights", [of_heads, k], [queries, k])?;
@@ -97,7 +94,7 @@ where
             return Ok(());
         }
         let mut normalized = on.temporary::<T>(tokens * k)?;
-        T::normalize(on, x, layer, normalized.slice_mut(), self.eps)?;
+        layer.normalize(on, x, normalized.slice_mut(), self.eps)?;
         let mut qkv = on.temporary::<T>(tokens * columns)?;
         let linear = LinearRope::new(normalized.slice(), layer.weight()?, self.angles);
         let linear = layer.bias().map_or(linear, |bias| linear.bias(bias));
@@ -105,10 +102,14 @@ where
         let mut attended = on.temporary::<T>(tokens * queries)?;
         self.attend(on, qkv.slice(), attended.slice_mut())?;
         let mut attention_out = on.temporary::<T>(tokens * k)?;
-        let linear = Matmul::<T, IDENTITY>::new(attended.slice().view([tokens, queries])?, output);
+        let linear = Matmul::new(attended.slice().view([tokens, queries])?, output);
         linear.launch_with_residual(on, x, attention_out.slice_mut())?;
-        let second = GatedFeedForward::<T, SILU>::new(up, Down { weight: down, bias: None });
-        second.eps(self.eps).launch(on, attention_out.slice(), out)
+        self.feed_forward().launch(on, attention_out.slice(), out)
+    }
+
+    fn feed_forward(&self) -> GatedFeedForward<'a, T> {
+        let down = Down { weight: self.weights.down, bias: None };
+        GatedFeedForward::new(self.weights.up, down, Activation::Silu).eps(self.eps)
     }
 
     /// Columns of queries, rotated columns, and all columns.
@@ -140,9 +141,8 @@ where
         let keys = rotated - queries;
         let rotation = kernel(2 * tokens * rotated);
         let attention = kernel(tokens * (columns + queries));
-        let second = Down { weight: self.weights.down, bias: None };
-        let [ours, separate] = GatedFeedForward::<T, SILU>::new(self.weights.up, second).cost(on, tokens);
-        let rotation_cost = match <T as RotateProduct>::form(on, tokens, [k, columns]) {
+        let [ours, separate] = self.feed_forward().cost(on, tokens);
+        let rotation_cost = match linear_rope::form::<T>(on, tokens, [k, columns]) {
             Form::Fused => Cost::default(),
             Form::Separate => rotation,
         };

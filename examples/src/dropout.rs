@@ -20,9 +20,9 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation::{GELU, MAX_SLOPE, exact, normal_below};
+use crate::activation::{Activation, MAX_SLOPE, normal_below, with_activation};
+use crate::float::LibraryFloat;
 use crate::partials;
-use crate::partials::sum_partials;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, MAX_GRID_YZ};
 
@@ -38,7 +38,7 @@ pub(crate) const COLS: usize = 1024;
     configs = [{ HAS_RESIDUAL: false, num_warps: 2 }, { HAS_RESIDUAL: true, num_warps: 4 }],
     T = [f32, f16, bf16], ACT = [2, 3], COLS = n_cols.min(1024) in [128, 1024],
 )]
-pub fn bias_gelu_dropout<T: Float, const ACT: usize, const HAS_RESIDUAL: bool, const COLS: usize>(
+pub fn bias_gelu_dropout<T: LibraryFloat, const ACT: usize, const HAS_RESIDUAL: bool, const COLS: usize>(
     x: &[T],
     bias: &[T],
     residual: &[T],
@@ -78,7 +78,7 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const HAS_RESIDUAL: bool, c
 #[fuse_kernel(
     configs = [{ T: f32, num_warps: 8 }, { T: f16 }, { T: bf16 }], ACT = [2, 3], COLS = [1024], num_warps = 4,
 )]
-pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>(
+pub fn bias_gelu_dropout_backward<T: LibraryFloat, const ACT: usize, const COLS: usize>(
     dy: &[T],
     x: &[T],
     bias: &[T],
@@ -136,19 +136,19 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
     tl::store(partials + tl::program_id(0) * n_cols + cols, dbias, cols < n_cols);
 }
 
-/// Bias, GELU and dropout of each row of a matrix: `BiasGeluDropout::<bf16, GELU>::new(&x, &bias)`. `T` is `f32`, `f16` or
-/// `bf16`; `ACT` is `GELU` or `GELU_TANH` of [`crate::activation`].
+/// Bias, GELU and dropout of each row of a matrix: `BiasGeluDropout::new(&x, &bias)`.
 #[derive(Clone, Copy)]
-pub struct BiasGeluDropout<'a, T: Float, const ACT: usize> {
+pub struct BiasGeluDropout<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     bias: Slice<'a, T>,
+    activation: Activation,
     residual: Option<Slice<'a, T>>,
     p: f32,
     seed: u64,
 }
 
 /// The outputs of backward.
-pub struct DropoutGradients<'o, T: Float> {
+pub struct DropoutGradients<'o, T: LibraryFloat> {
     /// As long as the matrix.
     pub dx: SliceMut<'o, T>,
     /// As long as a row.
@@ -157,7 +157,7 @@ pub struct DropoutGradients<'o, T: Float> {
     pub scratch: SliceMut<'o, f32>,
 }
 
-impl<T: Float> DropoutGradients<'_, T> {
+impl<T: LibraryFloat> DropoutGradients<'_, T> {
     /// The rows of `x`, of `cols` elements, if all lengths fit together and `p` is a probability.
     pub(crate) fn rows(&self, checks: Checks, [x, cols, dy]: [usize; 3], p: f32) -> Result<usize> {
         checks.same(("x", x), ("dy", dy))?;
@@ -196,10 +196,16 @@ pub fn scratch_len(rows: usize, cols: usize) -> usize {
     backward_programs(rows, cols) * cols
 }
 
-impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
-    /// The rows of `x`, each as long as `bias`; no residual, a probability of 0.1, the seed 0.
+impl<'a, T: LibraryFloat> BiasGeluDropout<'a, T> {
+    /// The rows of `x`, each as long as `bias`; GELU in its exact form, no residual, a probability of 0.1, the seed 0.
     pub fn new(x: impl Into<Slice<'a, T>>, bias: impl Into<Slice<'a, T>>) -> Self {
-        BiasGeluDropout { x: x.into(), bias: bias.into(), residual: None, p: 0.1, seed: 0 }
+        let (x, bias) = (x.into(), bias.into());
+        BiasGeluDropout { x, bias, activation: Activation::Gelu, residual: None, p: 0.1, seed: 0 }
+    }
+
+    /// Which GELU: [`Activation::Gelu`] or [`Activation::GeluTanh`].
+    pub fn activation(self, activation: Activation) -> Self {
+        BiasGeluDropout { activation, ..self }
     }
 
     /// What is added at the end.
@@ -215,12 +221,8 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other or the probability is not one; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        bias_gelu_dropout::Choice<T, ACT, false>: bias_gelu_dropout::Declared,
-        bias_gelu_dropout::Choice<T, ACT, true>: bias_gelu_dropout::Declared,
-    {
+    /// If the lengths do not fit each other or the probability is not one; if there is no kernel with the activation; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks) = (out.into(), Checks("bias_gelu_dropout"));
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         if let Some(residual) = self.residual {
@@ -238,15 +240,14 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
         let mut out = out;
         for (first, grid) in launches(rows, cols) {
             let out = out.slice_mut(..);
-            if has_residual {
-                bias_gelu_dropout::<T, ACT, true>(x, bias, residual, out, first, n_rows, n_cols, p, seed)
-                    .grid(grid)
-                    .launch(on)?;
-            } else {
-                bias_gelu_dropout::<T, ACT, false>(x, bias, residual, out, first, n_rows, n_cols, p, seed)
-                    .grid(grid)
-                    .launch(on)?;
-            }
+            with_activation!(checks, self.activation, [Gelu, GeluTanh], |ACT| {
+                let call = if has_residual {
+                    bias_gelu_dropout::<T, ACT, true>
+                } else {
+                    bias_gelu_dropout::<T, ACT, false>
+                };
+                call(x, bias, residual, out, first, n_rows, n_cols, p, seed).grid(grid).launch(on)
+            })?;
         }
         Ok(())
     }
@@ -254,39 +255,29 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
     /// Computes the gradients of `x` and `bias` from that of the result, `dy`, which is also the residual's.
     ///
     /// # Errors
-    /// If the lengths do not fit each other or the probability is not one; those of a launch.
+    /// If the lengths do not fit each other or the probability is not one; if there is no kernel with the activation; those of a launch.
     pub fn backward<'o>(
         &self,
         on: impl LaunchOn,
         dy: impl Into<Slice<'a, T>>,
         gradients: DropoutGradients<'o, T>,
-    ) -> Result<()>
-    where
-        bias_gelu_dropout_backward::Choice<T, ACT, COLS>: bias_gelu_dropout_backward::Declared,
-        sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
-    {
-        let (dy, cols) = (dy.into(), self.bias.len());
-        let rows = gradients.rows(Checks("bias_gelu_dropout"), [self.x.len(), cols, dy.len()], self.p)?;
+    ) -> Result<()> {
+        let (dy, cols, checks) = (dy.into(), self.bias.len(), Checks("bias_gelu_dropout"));
+        let rows = gradients.rows(checks, [self.x.len(), cols, dy.len()], self.p)?;
         let DropoutGradients { dx, dbias, mut scratch } = gradients;
         if cols == 0 {
             return Ok(());
         }
         if rows > 0 {
-            let (n_rows, n_cols) = (rows as i32, cols as i32);
-            let call = bias_gelu_dropout_backward::<T, ACT, COLS>(
-                dy,
-                self.x,
-                self.bias,
-                dx,
-                &mut scratch,
-                n_rows,
-                n_cols,
-                self.p,
-                self.seed,
-            );
-            call.grid((backward_programs(rows, cols), cols.div_ceil(COLS))).launch(on)?;
+            let (n_rows, n_cols, p, seed) = (rows as i32, cols as i32, self.p, self.seed);
+            let (x, bias, partials) = (self.x, self.bias, &mut scratch);
+            let grid = (backward_programs(rows, cols), cols.div_ceil(COLS));
+            with_activation!(checks, self.activation, [Gelu, GeluTanh], |ACT| {
+                let call = bias_gelu_dropout_backward::<T, ACT, COLS>;
+                call(dy, x, bias, dx, partials, n_rows, n_cols, p, seed).grid(grid).launch(on)
+            })?;
         }
-        partials::reduce(on, scratch.slice(..), [dbias])
+        partials::reduce(on, scratch.slice(..), dbias, None)
     }
 }
 
@@ -327,16 +318,16 @@ impl Dropout {
 }
 
 /// What forward computes, in `f64`, and the bound that the module's documentation states.
-pub fn reference<T: Float, const ACT: usize>(
-    x: &[T],
-    bias: &[T],
+pub fn reference<T: Float>(
+    [x, bias]: [&[T]; 2],
     residual: Option<&[T]>,
+    activation: Activation,
     dropout: Dropout,
 ) -> Vec<Expected> {
     let single = unit_roundoff(DType::F32);
     let exact = |(i, (x, bias)): (usize, (&T, &T))| {
         let v = x.to_f64() + bias.to_f64();
-        let (act, dropout_scale) = (exact::<ACT>(v, T::DTYPE), dropout.scale_of(i));
+        let (act, dropout_scale) = (activation.exact(v, T::DTYPE), dropout.scale_of(i));
         let added = residual.map_or(0.0, |residual| residual[i].to_f64());
         let dropped = if dropout_scale == 0.0 { 0.0 } else { act.value * dropout_scale };
         let act_error = (act.within + MAX_SLOPE * single * v.abs()) * dropout_scale;
@@ -347,10 +338,9 @@ pub fn reference<T: Float, const ACT: usize>(
 }
 
 /// What backward computes, in `f64`, and the bounds that the module's documentation states: `dx`, `dbias`.
-pub fn backward_reference<T: Float, const ACT: usize>(
-    dy: &[T],
-    x: &[T],
-    bias: &[T],
+pub fn backward_reference<T: Float>(
+    [dy, x, bias]: [&[T]; 3],
+    activation: Activation,
     dropout: Dropout,
 ) -> [Vec<Expected>; 2] {
     let (cols, single) = (bias.len(), unit_roundoff(DType::F32));
@@ -360,7 +350,7 @@ pub fn backward_reference<T: Float, const ACT: usize>(
     for (i, (dy, x)) in dy.iter().zip(x).enumerate() {
         let (v, dy) = (x.to_f64() + bias[i % cols].to_f64(), dy.to_f64());
         let dropout_scale = dropout.scale_of(i);
-        let slope = if ACT == GELU {
+        let slope = if activation == Activation::Gelu {
             normal_below(v) + v * (-v * v / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
         } else {
             let (c, s) = (0.044715, (2.0 / std::f64::consts::PI).sqrt());

@@ -10,6 +10,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
+use crate::float::LibraryFloat;
 use crate::shape::Checks;
 
 /// The elements of a row that a program handles.
@@ -17,7 +18,7 @@ const BLOCK: usize = 2048;
 
 /// Program `(i, j)` copies the `j`th `BLOCK` elements of row `ids[i]`.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048])]
-pub fn embedding<T: Float, const BLOCK: usize>(
+pub fn embedding<T: LibraryFloat, const BLOCK: usize>(
     table: &[T],
     ids: &[i64],
     out: &mut [T],
@@ -34,13 +35,13 @@ pub fn embedding<T: Float, const BLOCK: usize>(
 
 /// Rows of a table by their indices. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct Embedding<'a, T: Float> {
+pub struct Embedding<'a, T: LibraryFloat> {
     table: Slice<'a, T>,
     ids: Slice<'a, i64>,
     dim: usize,
 }
 
-impl<'a, T: Float> Embedding<'a, T> {
+impl<'a, T: LibraryFloat> Embedding<'a, T> {
     /// A table of rows of `dim` elements, and the indices of those wanted.
     pub fn new(table: impl Into<Slice<'a, T>>, ids: impl Into<Slice<'a, i64>>, dim: usize) -> Self {
         Embedding { table: table.into(), ids: ids.into(), dim }
@@ -50,10 +51,7 @@ impl<'a, T: Float> Embedding<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        embedding::Choice<T, BLOCK>: embedding::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks) = (out.into(), Checks("embedding"));
         let n_rows = checks.rows(("the table", self.table.len()), self.dim)?;
         checks.same(("out", out.len()), ("all rows", self.ids.len() * self.dim))?;

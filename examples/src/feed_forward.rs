@@ -18,24 +18,25 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::act_and_mul::{ActAndMul, act_and_mul};
-use crate::activation::{self, IDENTITY};
+use crate::act_and_mul::ActAndMul;
+use crate::activation::Activation;
+use crate::float::LibraryFloat;
 use crate::form::{Cost, Form};
-use crate::matmul::{Matmul, Multiply, adds_separately};
-use crate::norm_linear::{FoldedLinear, HostLayer, NormLinear, Normalize};
+use crate::matmul::{Matmul, adds_separately};
+use crate::norm_linear::{self, FoldedLinear, HostLayer, NormLinear};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The second linear layer: its weights `[f, k]` with any strides, and a bias of `k` elements if there is one.
 #[derive(Clone, Copy)]
-pub struct Down<'a, T: Float> {
+pub struct Down<'a, T: LibraryFloat> {
     /// `[f, k]`
     pub weight: View<'a, T, 2>,
     /// `k` elements.
     pub bias: Option<Slice<'a, T>>,
 }
 
-impl<'a, T: Float> Down<'a, T> {
+impl<'a, T: LibraryFloat> Down<'a, T> {
     /// `out = intermediate · W2 + b2 + x`
     fn launch(
         &self,
@@ -43,11 +44,8 @@ impl<'a, T: Float> Down<'a, T> {
         intermediate: View<'_, T, 2>,
         x: Slice<'_, T>,
         out: SliceMut<'_, T>,
-    ) -> Result<()>
-    where
-        T: Multiply<IDENTITY>,
-    {
-        let linear = Matmul::<T, IDENTITY>::new(intermediate, self.weight);
+    ) -> Result<()> {
+        let linear = Matmul::new(intermediate, self.weight);
         let linear = self.bias.map_or(linear, |bias| linear.bias(bias));
         linear.launch_with_residual(on, x, out)
     }
@@ -61,19 +59,19 @@ impl<'a, T: Float> Down<'a, T> {
     }
 }
 
-/// A sub-layer without a gate: `FeedForward::<bf16, GELU>::new(&first, down)`. `T` is `f32`, `f16` or `bf16`; `ACT` is `IDENTITY`,
-/// `RELU`, `GELU` or `SILU` of [`crate::activation`].
+/// A sub-layer without a gate: `FeedForward::new(&first, down, Activation::Gelu)`. The activation is the identity, ReLU, GELU or SiLU.
 #[derive(Clone, Copy)]
-pub struct FeedForward<'a, T: Float, const ACT: usize> {
+pub struct FeedForward<'a, T: LibraryFloat> {
     first: &'a FoldedLinear<T>,
     down: Down<'a, T>,
+    activation: Activation,
     eps: f32,
 }
 
-impl<'a, T: Normalize + Multiply<ACT> + Multiply<IDENTITY>, const ACT: usize> FeedForward<'a, T, ACT> {
+impl<'a, T: LibraryFloat> FeedForward<'a, T> {
     /// The first layer with the norm in it, and the second one; `eps` is 1e-5.
-    pub fn new(first: &'a FoldedLinear<T>, down: Down<'a, T>) -> Self {
-        FeedForward { first, down, eps: 1e-5 }
+    pub fn new(first: &'a FoldedLinear<T>, down: Down<'a, T>, activation: Activation) -> Self {
+        FeedForward { first, down, activation, eps: 1e-5 }
     }
 
     /// What is added to the variance or the mean square.
@@ -84,7 +82,8 @@ impl<'a, T: Normalize + Multiply<ACT> + Multiply<IDENTITY>, const ACT: usize> Fe
     /// Computes `out`, rows of `k` elements like those of `x`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; if there is no temporary memory for the intermediate; those of a launch.
+    /// If the lengths do not fit each other; if there is no kernel with the activation; if there is no temporary memory for the
+    /// intermediate; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -95,7 +94,7 @@ impl<'a, T: Normalize + Multiply<ACT> + Multiply<IDENTITY>, const ACT: usize> Fe
         let f = self.first.columns();
         let rows = self.down.rows(checks, f, x.len(), out.len())?;
         let mut intermediate = on.temporary::<T>(rows * f)?;
-        let first = NormLinear::<T, ACT>::new(x, self.first).eps(self.eps);
+        let first = NormLinear::new(x, self.first).activation(self.activation).eps(self.eps);
         first.launch(on, intermediate.slice_mut().view_mut([rows, f])?)?;
         self.down.launch(on, intermediate.slice().view([rows, f])?, x, out)
     }
@@ -115,22 +114,20 @@ impl<'a, T: Normalize + Multiply<ACT> + Multiply<IDENTITY>, const ACT: usize> Fe
     }
 }
 
-/// A sub-layer with a gate: `GatedFeedForward::<bf16, SILU>::new(&first, down)`. The first half of the first layer's columns is
-/// activated. `T` is `f32`, `f16` or `bf16`; `ACT` is `SILU`, `GELU` or `GELU_TANH` of [`crate::activation`].
+/// A sub-layer with a gate: `GatedFeedForward::new(&first, down, Activation::Silu)`. The first half of the first layer's columns is
+/// activated, with SiLU, GELU or GELU-tanh.
 #[derive(Clone, Copy)]
-pub struct GatedFeedForward<'a, T: Float, const ACT: usize> {
+pub struct GatedFeedForward<'a, T: LibraryFloat> {
     first: &'a FoldedLinear<T>,
     down: Down<'a, T>,
+    activation: Activation,
     eps: f32,
 }
 
-impl<'a, T: Normalize + Multiply<IDENTITY>, const ACT: usize> GatedFeedForward<'a, T, ACT>
-where
-    act_and_mul::Choice<T, ACT>: act_and_mul::Declared,
-{
+impl<'a, T: LibraryFloat> GatedFeedForward<'a, T> {
     /// The first layer, with `2 f` columns and the norm in it, and the second one; `eps` is 1e-5.
-    pub fn new(first: &'a FoldedLinear<T>, down: Down<'a, T>) -> Self {
-        GatedFeedForward { first, down, eps: 1e-5 }
+    pub fn new(first: &'a FoldedLinear<T>, down: Down<'a, T>, activation: Activation) -> Self {
+        GatedFeedForward { first, down, activation, eps: 1e-5 }
     }
 
     /// What is added to the variance or the mean square.
@@ -141,7 +138,8 @@ where
     /// Computes `out`, rows of `k` elements like those of `x`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; if there is no temporary memory for the intermediate; those of a launch.
+    /// If the lengths do not fit each other; if there is no kernel with the activation; if there is no temporary memory for the
+    /// intermediate; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -154,9 +152,9 @@ where
         let rows = self.down.rows(checks, f, x.len(), out.len())?;
         let mut intermediate = on.temporary::<T>(rows * f)?;
         let mut gate_up_out = on.temporary::<T>(rows * gate_up)?;
-        let first = NormLinear::<T, IDENTITY>::new(x, self.first).eps(self.eps);
+        let first = NormLinear::new(x, self.first).eps(self.eps);
         first.launch(on, gate_up_out.slice_mut().view_mut([rows, gate_up])?)?;
-        ActAndMul::<T, ACT>::new(gate_up_out.slice(), f).launch(on, intermediate.slice_mut())?;
+        ActAndMul::new(gate_up_out.slice(), f, self.activation).launch(on, intermediate.slice_mut())?;
         self.down.launch(on, intermediate.slice().view([rows, f])?, x, out)
     }
 
@@ -175,9 +173,9 @@ where
     }
 }
 
-fn norm_linear_cost<T: Normalize>(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Cost {
+fn norm_linear_cost<T: LibraryFloat>(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Cost {
     let linear = linear_cost::<T>(rows, k, n);
-    match T::form(on, rows, [k, n]) {
+    match norm_linear::form::<T>(on, rows, [k, n]) {
         Form::Fused => linear,
         Form::Separate => norm_cost::<T>(rows, k) + linear,
     }
@@ -196,7 +194,7 @@ fn activation_cost<T>(rows: usize, f: usize) -> Cost {
 }
 
 /// A matmul and a residual, as [`Matmul::launch_with_residual`] computes them.
-pub(crate) fn added_cost<T: Float>(on: impl LaunchOn, rows: usize, weight: View<'_, T, 2>) -> Cost {
+pub(crate) fn added_cost<T: LibraryFloat>(on: impl LaunchOn, rows: usize, weight: View<'_, T, 2>) -> Cost {
     let [f, k] = weight.shape();
     if adds_separately(on, rows, weight) {
         down_cost::<T>(rows, f, k)
@@ -211,29 +209,29 @@ fn down_cost<T>(rows: usize, f: usize, k: usize) -> Cost {
 }
 
 /// What [`FeedForward`] computes, in `f64`, and the bound that follows from its kernels': `weight` is `[f, k]` row by row.
-pub fn reference<T: Float, const ACT: usize>(
+pub fn reference<T: Float>(
     x: &[T],
     first: HostLayer<'_, T>,
-    weight: &[T],
-    bias: &[T],
+    activation: Activation,
+    [weight, bias]: [&[T]; 2],
 ) -> Vec<Expected> {
-    let intermediate = crate::norm_linear::reference::<T, ACT>(x, first);
+    let intermediate = norm_linear::reference(x, first, activation);
     down(x, &intermediate, weight, bias)
 }
 
 /// What [`GatedFeedForward`] computes, in `f64`, and the bound that follows from its kernels'.
-pub fn gated_reference<T: Float, const ACT: usize>(
+pub fn gated_reference<T: Float>(
     x: &[T],
     first: HostLayer<'_, T>,
-    weight: &[T],
-    bias: &[T],
+    activation: Activation,
+    [weight, bias]: [&[T]; 2],
 ) -> Vec<Expected> {
     let gate_up = first.bias.len();
-    let gate_up_out = crate::norm_linear::reference::<T, IDENTITY>(x, first);
+    let gate_up_out = norm_linear::reference(x, first, Activation::Identity);
     let mut intermediate = Vec::with_capacity(gate_up_out.len() / 2);
     for row in gate_up_out.chunks(gate_up.max(1)) {
         for (gate, up) in row[..gate_up / 2].iter().zip(&row[gate_up / 2..]) {
-            let gate = activation::propagated::<ACT>(*gate, T::DTYPE);
+            let gate = activation.propagated(*gate, T::DTYPE);
             let value = gate.value * up.value;
             let within = gate.within * (up.value.abs() + up.within) + gate.value.abs() * up.within;
             let single = 2.0 * unit_roundoff(DType::F32) * value.abs();

@@ -15,6 +15,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
@@ -29,7 +30,7 @@ const LAUNCH: usize = 1 << 30;
 #[fuse_kernel(
     T = [f32, f16, bf16], FUSE_BIAS = [false, true], FUSE_RELU = [false, true], BLOCK = [2048], num_warps = 8,
 )]
-pub fn bias_relu<T: Float, const FUSE_BIAS: bool, const FUSE_RELU: bool, const BLOCK: usize>(
+pub fn bias_relu<T: LibraryFloat, const FUSE_BIAS: bool, const FUSE_RELU: bool, const BLOCK: usize>(
     x: &[T],
     bias: &[T],
     out: &mut [T],
@@ -49,12 +50,14 @@ pub fn bias_relu<T: Float, const FUSE_BIAS: bool, const FUSE_RELU: bool, const B
 
 /// The operations that are switched on, of a slice: `BiasRelu::<bf16, true, false>::new(&x).bias(&bias)`. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct BiasRelu<'a, T: Float, const FUSE_BIAS: bool, const FUSE_RELU: bool> {
+pub struct BiasRelu<'a, T: LibraryFloat, const FUSE_BIAS: bool, const FUSE_RELU: bool> {
     x: Slice<'a, T>,
     bias: Slice<'a, T>,
 }
 
-impl<'a, T: Float, const FUSE_BIAS: bool, const FUSE_RELU: bool> BiasRelu<'a, T, FUSE_BIAS, FUSE_RELU> {
+impl<'a, T: LibraryFloat, const FUSE_BIAS: bool, const FUSE_RELU: bool>
+    BiasRelu<'a, T, FUSE_BIAS, FUSE_RELU>
+{
     /// The input, without a bias.
     pub fn new(x: impl Into<Slice<'a, T>>) -> Self {
         let x = x.into();
@@ -71,10 +74,7 @@ impl<'a, T: Float, const FUSE_BIAS: bool, const FUSE_RELU: bool> BiasRelu<'a, T,
     ///
     /// # Errors
     /// If the lengths differ; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        bias_relu::Choice<T, FUSE_BIAS, FUSE_RELU, BLOCK>: bias_relu::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (mut out, checks) = (out.into(), Checks("bias_relu"));
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         if FUSE_BIAS {

@@ -1,6 +1,6 @@
-//! Which experts a token goes to, and with which weights: the softmax of its logits, the `K` largest of it, renormalized or not.
+//! Which experts a token goes to, and with which weights: the softmax of its logits, the `top_k` largest of it, renormalized or not.
 //!
-//! **Traffic.** Reads the logits and writes `K` weights and `K` experts for each token: `tokens * (experts * size_of::<T>() + 8 * K)`
+//! **Traffic.** Reads the logits and writes `top_k` weights and experts for each token: `tokens * (experts * size_of::<T>() + 8 * top_k)`
 //! bytes. Softmax is monotonic, so the largest are selected by their logits, and only selected weights are computed.
 //!
 //! **Rounding.** Weights are `f32`, within `(16 + sqrt(experts) + 2 d) * 2^-24` of the exact ones, relatively, `d` the distance of an
@@ -14,6 +14,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
@@ -26,7 +27,7 @@ pub const MAX_EXPERTS: usize = 256;
     configs = [{ T: f32, num_warps: 4 }, { T: f16 }, { T: bf16 }],
     K = [1, 2, 4, 8], EXPERTS = n_experts in [8, 16, 64, 256],
 )]
-pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
+pub fn topk_gating<T: LibraryFloat, const K: usize, const EXPERTS: usize>(
     logits: &[T],
     weights: &mut [f32],
     experts: &mut [i32],
@@ -100,11 +101,12 @@ pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
     tl::store(experts + out, 8191 - (chosen & 8191).to::<i32>(), is_token);
 }
 
-/// The experts of each token: `TopkGating::<bf16, 2>::new(&logits, experts)`. `T` is `f32`, `f16` or `bf16`, `K` 1, 2, 4 or 8.
+/// The experts of each token: `TopkGating::new(&logits, experts, top_k)`, where `top_k` is 1, 2, 4 or 8.
 #[derive(Clone, Copy)]
-pub struct TopkGating<'a, T: Float, const K: usize> {
+pub struct TopkGating<'a, T: LibraryFloat> {
     logits: Slice<'a, T>,
     experts: usize,
+    top_k: usize,
     weights: Weights,
 }
 
@@ -117,10 +119,10 @@ pub enum Weights {
     Softmax,
 }
 
-impl<'a, T: Float, const K: usize> TopkGating<'a, T, K> {
+impl<'a, T: LibraryFloat> TopkGating<'a, T> {
     /// The logits of each token, as many as there are experts; weights are renormalized.
-    pub fn new(logits: impl Into<Slice<'a, T>>, experts: usize) -> Self {
-        TopkGating { logits: logits.into(), experts, weights: Weights::Renormalized }
+    pub fn new(logits: impl Into<Slice<'a, T>>, experts: usize, top_k: usize) -> Self {
+        TopkGating { logits: logits.into(), experts, top_k, weights: Weights::Renormalized }
     }
 
     /// What the weights add up to.
@@ -128,28 +130,33 @@ impl<'a, T: Float, const K: usize> TopkGating<'a, T, K> {
         TopkGating { weights, ..self }
     }
 
-    /// Computes `K` weights and as many experts for each token, largest first, on a device or stream.
+    /// Computes `top_k` weights and as many experts for each token, largest first, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other, or there are fewer experts than `K` or more than [`MAX_EXPERTS`]; those of a
-    /// launch.
+    /// If the lengths do not fit each other; if there is no kernel for `top_k`; if there are fewer experts than that or more than
+    /// [`MAX_EXPERTS`]; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
         weights: impl Into<SliceMut<'o, f32>>,
         experts: impl Into<SliceMut<'o, i32>>,
-    ) -> Result<()>
-    where
-        topk_gating::Choice<T, K>: topk_gating::Declared,
-    {
-        let (weights, experts, checks) = (weights.into(), experts.into(), Checks("topk_gating"));
-        if !(K..=MAX_EXPERTS).contains(&self.experts) {
-            let reason = format!("there are {} experts, from {K} to {MAX_EXPERTS} will do", self.experts);
+    ) -> Result<()> {
+        let (weights, experts, checks, top_k) =
+            (weights.into(), experts.into(), Checks("topk_gating"), self.top_k);
+        let call = match top_k {
+            1 => topk_gating::<T, 1>,
+            2 => topk_gating::<T, 2>,
+            4 => topk_gating::<T, 4>,
+            8 => topk_gating::<T, 8>,
+            _ => return Err(checks.error(format!("top_k is {top_k}, expected 1, 2, 4 or 8"))),
+        };
+        if !(top_k..=MAX_EXPERTS).contains(&self.experts) {
+            let reason = format!("there are {} experts, from {top_k} to {MAX_EXPERTS} will do", self.experts);
             return Err(checks.error(reason));
         }
         let tokens = checks.rows(("logits", self.logits.len()), self.experts)?;
-        checks.same(("all choices", tokens * K), ("weights", weights.len()))?;
-        checks.same(("all choices", tokens * K), ("experts", experts.len()))?;
+        checks.same(("all choices", tokens * top_k), ("weights", weights.len()))?;
+        checks.same(("all choices", tokens * top_k), ("experts", experts.len()))?;
         if tokens == 0 {
             return Ok(());
         }
@@ -157,8 +164,7 @@ impl<'a, T: Float, const K: usize> TopkGating<'a, T, K> {
         let programs = tokens.div_ceil(1024 / block.unwrap_or(MAX_EXPERTS));
         let (n_tokens, n_experts) = (tokens as i32, self.experts as i32);
         let renormalize = self.weights == Weights::Renormalized;
-        let call = topk_gating::<T, K>(self.logits, weights, experts, n_tokens, n_experts, renormalize);
-        call.grid(programs).launch(on)
+        call(self.logits, weights, experts, n_tokens, n_experts, renormalize).grid(programs).launch(on)
     }
 }
 

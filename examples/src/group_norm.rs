@@ -12,6 +12,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
+use crate::float::LibraryFloat;
 use crate::layer_norm;
 use crate::reference::Expected;
 use crate::shape::{Checks, longest};
@@ -32,7 +33,7 @@ pub const BLOCK_TILE: usize = 20480;
     num_ctas = if BLOCK < 40960 { 1 } else if BLOCK == 40960 { 4 - RUN / 4 } else if RUN == 8 { 16 / size_of::<T>() } else { 8 },
     maxnreg = if size_of::<T>() == 2 && RUN == 8 && BLOCK == 81920 { 96 } else { 255 },
 )]
-pub fn group_norm<T: Float, const RUN: usize, const BLOCK: usize>(
+pub fn group_norm<T: LibraryFloat, const RUN: usize, const BLOCK: usize>(
     x: &[T],
     gamma: &[T],
     beta: &[T],
@@ -62,7 +63,7 @@ pub fn group_norm<T: Float, const RUN: usize, const BLOCK: usize>(
 /// One program for each group, which it reads twice, `ROWS` rows of `RUN` elements at a time. Each of `ROWS` lanes keeps the
 /// mean of its elements and the sum of their squared deviations from it.
 #[fuse_kernel(T = [f32, f16, bf16], configs = [{ RUN: 1, ROWS: 4096 }, { RUN: 8, ROWS: 2048 }])]
-pub fn group_norm_large<T: Float, const RUN: usize, const ROWS: usize>(
+pub fn group_norm_large<T: LibraryFloat, const RUN: usize, const ROWS: usize>(
     x: &[T],
     gamma: &[T],
     beta: &[T],
@@ -108,7 +109,7 @@ pub fn group_norm_large<T: Float, const RUN: usize, const ROWS: usize>(
 
 /// Normalizes groups of channels. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct GroupNorm<'a, T: Float> {
+pub struct GroupNorm<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
@@ -117,7 +118,7 @@ pub struct GroupNorm<'a, T: Float> {
     eps: f32,
 }
 
-impl<'a, T: Float> GroupNorm<'a, T> {
+impl<'a, T: LibraryFloat> GroupNorm<'a, T> {
     /// Images of as many channels as `gamma` and `beta` have elements; one group, one pixel a channel, and an `eps` of
     /// 1e-5 by default.
     pub fn new(
@@ -147,13 +148,7 @@ impl<'a, T: Float> GroupNorm<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other or the channels are not divided evenly; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        group_norm::Choice<T, 1>: group_norm::Declared,
-        group_norm::Choice<T, 8>: group_norm::Declared,
-        group_norm_large::Choice<T, 1, 4096>: group_norm_large::Declared,
-        group_norm_large::Choice<T, 8, 2048>: group_norm_large::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks, channels) = (out.into(), Checks("group_norm"), self.gamma.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         checks.same(("gamma", channels), ("beta", self.beta.len()))?;

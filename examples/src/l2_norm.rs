@@ -12,6 +12,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, longest};
 
@@ -29,7 +30,7 @@ const PIECE: usize = 8192;
 #[fuse_kernel(
     T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 16384, 32768], num_ctas = (BLOCK / 32768 * 4).max(1),
 )]
-pub fn l2_norm<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, eps: f32) {
+pub fn l2_norm<T: LibraryFloat, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, eps: f32) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mask = cols < n_cols;
@@ -40,7 +41,7 @@ pub fn l2_norm<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192], num_stages = 1)]
-pub fn l2_norm_long<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, eps: f32) {
+pub fn l2_norm_long<T: LibraryFloat, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, eps: f32) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mut squares = tl::zeros::<f32>([BLOCK]);
@@ -58,13 +59,13 @@ pub fn l2_norm_long<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols
 
 /// Scales each row of a matrix to length 1. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct L2Norm<'a, T: Float> {
+pub struct L2Norm<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     cols: usize,
     eps: f32,
 }
 
-impl<'a, T: Float> L2Norm<'a, T> {
+impl<'a, T: LibraryFloat> L2Norm<'a, T> {
     /// The rows of `x`, each of `cols` elements; `eps` is 1e-12.
     pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
         L2Norm { x: x.into(), cols, eps: 1e-12 }
@@ -79,11 +80,7 @@ impl<'a, T: Float> L2Norm<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        l2_norm::Choice<T>: l2_norm::Declared,
-        l2_norm_long::Choice<T, PIECE>: l2_norm_long::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks) = (out.into(), Checks("l2_norm"));
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         let rows = checks.rows(("x", self.x.len()), self.cols)?;

@@ -17,6 +17,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::partials::LARGEST_CLUSTERS;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, SHORT_ROW, longest, short_programs, use_cluster};
@@ -41,6 +42,8 @@ pub const PIECE: usize = 8192;
 #[fuse_module]
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
+
+    use crate::float::LibraryFloat;
 
     /// A row; the same minus its mean, 0 past its end; its mean, and its `rstd`.
     #[fuse_fn]
@@ -100,7 +103,7 @@ pub(crate) mod kernels {
 
     /// A program for eight short rows, or four of more than 512 elements, in the smallest tile declared whose rows cover them.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols in [128, 256, 384, 512, 768], num_warps = 4)]
-    pub fn layer_norm_short<T: Float, const COLS: usize>(
+    pub fn layer_norm_short<T: LibraryFloat, const COLS: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -131,7 +134,7 @@ pub(crate) mod kernels {
         num_ctas = if BLOCK > 20480 || BLOCK == 20480 && size_of::<T>() == 4 { 8 } else { 1 },
         maxnreg = if size_of::<T>() == 2 && BLOCK == 16384 { 80 } else { 255 },
     )]
-    pub fn layer_norm<T: Float, const BLOCK: usize>(
+    pub fn layer_norm<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -144,7 +147,7 @@ pub(crate) mod kernels {
 
     /// As [`layer_norm()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_ctas = 8)]
-    pub fn layer_norm_cluster<T: Float, const BLOCK: usize>(
+    pub fn layer_norm_cluster<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -162,7 +165,7 @@ pub(crate) mod kernels {
         { T: f16, BLOCK: 32768, num_warps: 8 },
         { T: bf16, BLOCK: 32768, num_warps: 8 },
     ])]
-    pub fn layer_norm_wide<T: Float, const BLOCK: usize>(
+    pub fn layer_norm_wide<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -191,7 +194,7 @@ pub(crate) mod kernels {
         maxnreg = if size_of::<T>() == 4 || BLOCK < 4096 { 255 }
             else if BLOCK == 4096 { 56 } else if BLOCK == 5120 { 72 } else if BLOCK == 12288 { 128 } else if BLOCK == 32768 { 160 } else { 80 },
     )]
-    pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
+    pub fn layer_norm_gelu<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -216,7 +219,7 @@ pub use kernels::{layer_norm, layer_norm_cluster, layer_norm_short, layer_norm_w
 /// One program for each row, which it reads twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the mean of its
 /// elements and the sum of their squared deviations from it.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
-pub fn layer_norm_long<T: Float, const BLOCK: usize>(
+pub fn layer_norm_long<T: LibraryFloat, const BLOCK: usize>(
     x: &[T],
     gamma: &[T],
     beta: &[T],
@@ -252,14 +255,14 @@ pub fn layer_norm_long<T: Float, const BLOCK: usize>(
 
 /// Normalizes each row of a matrix in row-major order. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct LayerNorm<'a, T: Float> {
+pub struct LayerNorm<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
     eps: f32,
 }
 
-impl<'a, T: Float> LayerNorm<'a, T> {
+impl<'a, T: LibraryFloat> LayerNorm<'a, T> {
     /// The rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
     pub fn new(
         x: impl Into<Slice<'a, T>>,
@@ -278,14 +281,7 @@ impl<'a, T: Float> LayerNorm<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        layer_norm::Choice<T>: layer_norm::Declared,
-        layer_norm_cluster::Choice<T, MAX_TILE>: layer_norm_cluster::Declared,
-        layer_norm_short::Choice<T>: layer_norm_short::Declared,
-        layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
-        layer_norm_long::Choice<T, PIECE>: layer_norm_long::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks, cols) = (out.into(), Checks("layer_norm"), self.gamma.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         checks.same(("gamma", cols), ("beta", self.beta.len()))?;

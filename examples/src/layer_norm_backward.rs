@@ -20,7 +20,8 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::partials::{self, BLOCK_COLS, WIDE_COLS, column_partials, sum_partials};
+use crate::float::LibraryFloat;
+use crate::partials::{self, BLOCK_COLS, WIDE_COLS, column_partials};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
@@ -35,7 +36,7 @@ pub const PIECE: usize = 4096;
     num_warps = if size_of::<T>() == 4 && BLOCK == 32768 { 4 } else { (BLOCK / 512).min(8) },
     num_stages = if size_of::<T>() == 2 && BLOCK > 8192 { 3 } else { 2 },
 )]
-pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
+pub fn layer_norm_backward<T: LibraryFloat, const BLOCK: usize>(
     dy: &[T],
     x: &[T],
     gamma: &[T],
@@ -74,7 +75,7 @@ pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
 /// The gradient of `x` alone, for rows of any length: one program for each, which it reads twice, `BLOCK` elements at a time.
 /// Leaves the row's scale in `stats`, and its mean behind all the scales.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
-pub fn layer_norm_backward_long<T: Float, const BLOCK: usize>(
+pub fn layer_norm_backward_long<T: LibraryFloat, const BLOCK: usize>(
     dy: &[T],
     x: &[T],
     gamma: &[T],
@@ -123,7 +124,7 @@ pub fn layer_norm_backward_long<T: Float, const BLOCK: usize>(
 
 /// The gradients of a LayerNorm. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct LayerNormBackward<'a, T: Float> {
+pub struct LayerNormBackward<'a, T: LibraryFloat> {
     dy: Slice<'a, T>,
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
@@ -131,7 +132,7 @@ pub struct LayerNormBackward<'a, T: Float> {
 }
 
 /// The outputs for the gradients of a norm's parameters.
-pub struct Gradients<'o, T: Float> {
+pub struct Gradients<'o, T: LibraryFloat> {
     /// As long as a row.
     pub dgamma: SliceMut<'o, T>,
     /// As long as a row.
@@ -145,7 +146,7 @@ pub fn scratch_len(rows: usize, cols: usize) -> usize {
     2 * partials::max_programs(rows, cols) * cols + if cols > BLOCK_COLS { 2 * rows } else { 0 }
 }
 
-impl<'a, T: Float> LayerNormBackward<'a, T> {
+impl<'a, T: LibraryFloat> LayerNormBackward<'a, T> {
     /// The gradient of the norm's result, and the norm's inputs; `eps` is 1e-5.
     pub fn new(
         dy: impl Into<Slice<'a, T>>,
@@ -169,13 +170,7 @@ impl<'a, T: Float> LayerNormBackward<'a, T> {
         on: impl LaunchOn,
         dx: impl Into<SliceMut<'o, T>>,
         gradients: Gradients<'o, T>,
-    ) -> Result<()>
-    where
-        layer_norm_backward::Choice<T>: layer_norm_backward::Declared,
-        layer_norm_backward_long::Choice<T, PIECE>: layer_norm_backward_long::Declared,
-        column_partials::Choice<T, 2, WIDE_COLS>: column_partials::Declared,
-        sum_partials::Choice<T, 2, 32>: sum_partials::Declared,
-    {
+    ) -> Result<()> {
         let (dx, Gradients { dgamma, dbeta, mut scratch }) = (dx.into(), gradients);
         let (checks, cols) = (Checks("layer_norm_backward"), self.gamma.len());
         checks.same(("x", self.x.len()), ("dy", self.dy.len()))?;
@@ -203,7 +198,7 @@ impl<'a, T: Float> LayerNormBackward<'a, T> {
                 .grid((programs, cols.div_ceil(WIDE_COLS)))
                 .launch(on)?;
         }
-        partials::reduce(on, partials_out.slice(..), [dgamma, dbeta])
+        partials::reduce(on, partials_out.slice(..), dgamma, Some(dbeta))
     }
 }
 

@@ -12,7 +12,8 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::activation::{self, GELU};
+use crate::activation::Activation;
+use crate::float::LibraryFloat;
 use crate::layer_norm;
 use crate::reference::Expected;
 use crate::shape::Checks;
@@ -24,14 +25,14 @@ pub use crate::layer_norm::kernels::layer_norm_gelu;
 
 /// Normalizes each row of a matrix and applies GELU. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct LayerNormGelu<'a, T: Float> {
+pub struct LayerNormGelu<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
     eps: f32,
 }
 
-impl<'a, T: Float> LayerNormGelu<'a, T> {
+impl<'a, T: LibraryFloat> LayerNormGelu<'a, T> {
     /// The rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
     pub fn new(
         x: impl Into<Slice<'a, T>>,
@@ -50,10 +51,7 @@ impl<'a, T: Float> LayerNormGelu<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other, or rows are longer than [`MAX_COLS`]; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        layer_norm_gelu::Choice<T>: layer_norm_gelu::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks, cols) = (out.into(), Checks("layer_norm_gelu"), self.gamma.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         checks.same(("gamma", cols), ("beta", self.beta.len()))?;
@@ -68,5 +66,5 @@ impl<'a, T: Float> LayerNormGelu<'a, T> {
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.
 pub fn reference<T: Float>(x: &[T], gamma: &[T], beta: &[T], eps: f32) -> Vec<Expected> {
     let normed = layer_norm::unrounded(x, gamma, beta, eps);
-    normed.into_iter().map(|argument| activation::propagated_rounded::<GELU>(argument, T::DTYPE)).collect()
+    normed.into_iter().map(|argument| Activation::Gelu.propagated_rounded(argument, T::DTYPE)).collect()
 }

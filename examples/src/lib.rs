@@ -12,6 +12,7 @@
 //! | [`feed_forward`] | norm, two linear layers, an activation or a gate between them, and the residual, in as few launches as pay |
 //! | [`decoder_layer`] | a layer of a decoder: norms, attention with rotary embedding, a gated feed-forward |
 //! | [`form`] | fused or separate operations |
+//! | [`float`](mod@float) | the element types of the library, and traits that generic code is bound by |
 //! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
 //! | [`attention`](mod@attention), [`attention_kernels`] | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout; its kernel |
 //! | [`attention_projection`](mod@attention_projection) | attention and the linear layer behind it, in one kernel where rows of the result are short |
@@ -36,8 +37,8 @@
 //! | [`online_softmax`](mod@online_softmax), [`welford`](mod@welford) | functions for kernels of any crate: the softmax of blocks of scores; means and variances of pieces of rows |
 //!
 //! Kernels are compiled when the library is built, by the family: each is a feature, and all are on by default. With
-//! `default-features = false` cargo builds the families that are named, and those that their functions call. [`activation`], [`form`]
-//! and [`reference`](mod@reference) belong to all.
+//! `default-features = false` cargo builds the families that are named, and those that their functions call. [`activation`],
+//! [`float`](mod@float), [`form`] and [`reference`](mod@reference) belong to all.
 //!
 //! | feature | modules | turns on |
 //! | --- | --- | --- |
@@ -72,10 +73,16 @@
 //! assert!((y[0] + 1.2247).abs() < 1e-3 && (y[3] - 1.2247).abs() < 1e-3);
 //! # Ok::<(), dsl_runtime::Error>(())
 //! ```
+//!
+//! A function `fn f<T: LibraryFloat>(..)` calls any operation with elements of type `T`: [`float::LibraryFloat`] is `f32`, `f16` or `bf16`.
+//! Attention and quantization take [`float::HalfFloat`], which is `f16` or `bf16`.
 
 #![warn(missing_docs)]
 // What the families share, and what their documents point at, is in use and there when all are built.
-#![cfg_attr(not(feature = "default"), allow(dead_code, rustdoc::broken_intra_doc_links))]
+#![cfg_attr(
+    not(feature = "default"),
+    allow(dead_code, unused_imports, unused_macros, rustdoc::broken_intra_doc_links)
+)]
 
 #[cfg(feature = "elementwise")]
 pub mod act_and_mul;
@@ -116,6 +123,7 @@ pub mod dropout;
 pub mod embedding;
 #[cfg(feature = "layers")]
 pub mod feed_forward;
+pub mod float;
 pub mod form;
 #[cfg(feature = "elementwise")]
 pub mod fusion_flags;

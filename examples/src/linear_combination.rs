@@ -11,6 +11,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
@@ -23,7 +24,7 @@ const LAUNCH: usize = 1 << 30;
 /// `out[i] = alpha * x[i] + beta * y[i] + gamma * z[i]` for `i < n`; a program handles `BLOCK` elements. What is
 /// not added is not read: any slice as long as `x` stands for it.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048], num_warps = 8)]
-pub fn linear_combination<T: Float, const BLOCK: usize>(
+pub fn linear_combination<T: LibraryFloat, const BLOCK: usize>(
     x: &[T],
     y: &[T],
     z: &[T],
@@ -46,14 +47,14 @@ pub fn linear_combination<T: Float, const BLOCK: usize>(
 
 /// A weighted sum of one, two or three slices of one length. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct LinearCombination<'a, T: Float> {
+pub struct LinearCombination<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     y: Option<Slice<'a, T>>,
     z: Option<Slice<'a, T>>,
     coefficients: [f32; 3],
 }
 
-impl<'a, T: Float> LinearCombination<'a, T> {
+impl<'a, T: LibraryFloat> LinearCombination<'a, T> {
     /// `alpha * x`.
     pub fn new(alpha: f32, x: impl Into<Slice<'a, T>>) -> Self {
         LinearCombination { x: x.into(), y: None, z: None, coefficients: [alpha, 0.0, 0.0] }
@@ -75,10 +76,7 @@ impl<'a, T: Float> LinearCombination<'a, T> {
     ///
     /// # Errors
     /// If the lengths differ; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        linear_combination::Choice<T, BLOCK>: linear_combination::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (mut out, checks) = (out.into(), Checks("linear_combination"));
         for (name, input) in [("x", Some(self.x)), ("y", self.y), ("z", self.z)] {
             if let Some(input) = input {

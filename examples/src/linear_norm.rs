@@ -25,11 +25,12 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::activation::{self, GELU, IDENTITY};
+use crate::activation::Activation;
+use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
 use crate::form::{Cost, Form, no_fused_f32};
 use crate::layer_norm::LayerNorm;
 use crate::layer_norm_gelu::{self, LayerNormGelu};
-use crate::matmul::{Matmul, Multiply, Tile};
+use crate::matmul::{Matmul, Tile};
 use crate::matmul_operands::is_aligned;
 use crate::norm_activation::NormActivation;
 use crate::norm_linear::Norm;
@@ -42,6 +43,8 @@ const CHECKS: Checks = Checks("linear_norm");
 #[fuse_module]
 mod kernels {
     use dsl_runtime::prelude::*;
+
+    use crate::float::HalfFloat;
 
     /// The activation of [`crate::activation`] with this index, or none. All programs of a launch have the same.
     #[fuse_fn]
@@ -70,7 +73,7 @@ mod kernels {
             { M: 64, N: 256, K: 64, num_warps: 8 },
             ],
     )]
-    pub fn linear_norm<T: Float, const M: usize, const N: usize, const K: usize>(
+    pub fn linear_norm<T: HalfFloat, const M: usize, const N: usize, const K: usize>(
         x: &View<T, 2>,
         weight: &View<T, 2>,
         bias: &View<T, 2>,
@@ -105,23 +108,29 @@ pub use kernels::linear_norm;
 /// The longest row of a result that the fused form makes.
 pub const MAX_COLS: usize = 256;
 
-/// A linear layer with a norm behind it: `LinearNorm::<bf16, GELU>::new(&x, weight, norm).bias(&bias)`. `T` is `f32`, `f16` or `bf16`;
-/// `ACT` is one of [`crate::activation`].
+/// A linear layer with a norm behind it: `LinearNorm::new(&x, weight, norm).bias(&bias).activation(Activation::Gelu)`.
 #[derive(Clone, Copy)]
-pub struct LinearNorm<'a, T: Float, const ACT: usize> {
+pub struct LinearNorm<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     weight: View<'a, T, 2>,
     norm: Norm<'a, T>,
     bias: Option<Slice<'a, T>>,
     residual: Option<Slice<'a, T>>,
+    activation: Activation,
     eps: f32,
 }
 
-impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
+impl<'a, T: LibraryFloat> LinearNorm<'a, T> {
     /// Rows of `x` as long as the columns of `weight`, `[k, n]` with any strides, and a norm of `n` columns; `eps` is 1e-5, for RMSNorm 1e-6.
     pub fn new(x: impl Into<Slice<'a, T>>, weight: View<'a, T, 2>, norm: Norm<'a, T>) -> Self {
         let eps = if matches!(norm, Norm::Rms { .. }) { 1e-6 } else { 1e-5 };
-        LinearNorm { x: x.into(), weight, norm, bias: None, residual: None, eps }
+        let (x, activation) = (x.into(), Activation::Identity);
+        LinearNorm { x, weight, norm, bias: None, residual: None, activation, eps }
+    }
+
+    /// Applies an activation to the norm.
+    pub fn activation(self, activation: Activation) -> Self {
+        LinearNorm { activation, ..self }
     }
 
     /// Adds a bias to each column, before the norm.
@@ -161,7 +170,6 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
         out: impl Into<SliceMut<'o, T>>,
         form: Form,
     ) -> Result<()> {
-        const { assert!(ACT <= activation::SILU, "there is no such activation") };
         let (mut out, [k, n]) = (out.into(), self.weight.shape());
         let rows = self.rows(out.len())?;
         CHECKS.extents("x", [self.x.len()], [rows * k])?;
@@ -187,24 +195,47 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
             let line = |of: Slice<'a, T>| of.view([1, of.len()]);
             let nothing = gamma.slice(..0);
             let residual = self.residual.map_or(nothing.view([0, 0]), |residual| residual.view([rows, n]))?;
-            let operands = LinearNormOperands {
+            let fused = Fused {
                 x,
                 weight: self.weight,
                 bias: line(self.bias.unwrap_or(nothing))?,
                 residual,
                 gamma: line(gamma)?,
                 beta: line(beta.unwrap_or(nothing))?,
+                out: out.view_mut([rows, n])?,
+                subtract_mean: beta.is_some(),
+                activation: self.activation,
+                eps: self.eps,
             };
-            let scalars = Scalars { subtract_mean: beta.is_some().into(), act: ACT as i32, eps: self.eps };
-            return T::fused(on, operands, scalars, out.view_mut([rows, n])?);
+            return T::launch_by_width(fused, on);
         }
         let mut pre_norm = on.temporary::<T>(rows * n)?;
-        let linear = Matmul::<T, IDENTITY>::new(x, self.weight);
+        let linear = Matmul::new(x, self.weight);
         let linear = self.bias.map_or(linear, |bias| linear.bias(bias));
         let residual = self.residual.map(|residual| residual.view([rows, n])).transpose()?;
         let linear = residual.map_or(linear, |residual| linear.residual(residual));
         linear.launch(on, pre_norm.slice_mut().view_mut([rows, n])?)?;
-        T::normalize::<ACT>(on, pre_norm.slice(), (self.norm, self.eps), out)
+        self.normalize(on, pre_norm.slice(), out)
+    }
+
+    /// Launches norm and activation after the matmul.
+    fn normalize(&self, on: impl LaunchOn, x: Slice<'_, T>, out: SliceMut<'_, T>) -> Result<()> {
+        let (activation, eps) = (self.activation, self.eps);
+        match (self.norm, activation) {
+            (Norm::Layer { gamma, beta }, Activation::Identity) => {
+                LayerNorm::new(x, gamma, beta).eps(eps).launch(on, out)
+            }
+            (Norm::Layer { gamma, beta }, Activation::Gelu) if gamma.len() <= layer_norm_gelu::MAX_COLS => {
+                LayerNormGelu::new(x, gamma, beta).eps(eps).launch(on, out)
+            }
+            (Norm::Layer { gamma, beta }, _) => {
+                NormActivation::layer_norm(x, gamma, beta, activation).eps(eps).launch(on, out)
+            }
+            (Norm::Rms { gamma }, Activation::Identity) => RmsNorm::new(x, gamma).eps(eps).launch(on, out),
+            (Norm::Rms { gamma }, _) => {
+                NormActivation::rms_norm(x, gamma, activation).eps(eps).launch(on, out)
+            }
+        }
     }
 
     /// The rows of a result with so many elements.
@@ -214,7 +245,16 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
     }
 
     fn form(&self, on: impl LaunchOn, rows: usize) -> Form {
-        if is_aligned(&self.weight.batch()) { T::form(on, rows, self.weight.shape()) } else { Form::Separate }
+        let [k, n] = self.weight.shape();
+        let in_vectors = [k, n].into_iter().all(|extent| extent.is_multiple_of(16 / size_of::<T>()));
+        let is_small = k * n * size_of::<T>() <= SMALL_WEIGHT;
+        let pays = |tile: Tile| is_small || occupies_half(on, tile, rows);
+        let fuses = size_of::<T>() == 2
+            && is_aligned(&self.weight.batch())
+            && on.shared_bytes().is_some()
+            && in_vectors
+            && tile(on, [rows, n]).is_some_and(pays);
+        if fuses { Form::Fused } else { Form::Separate }
     }
 
     /// Launches and bytes for so many rows: of [`LinearNorm::launch`], and operation by operation.
@@ -228,81 +268,55 @@ impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
             Form::Separate => linear(added) + pass,
         };
         let addition = if added > 0 { Cost::of(size, 3 * added) } else { Cost::default() };
-        let activation = if ACT == IDENTITY { Cost::default() } else { pass };
+        let has_activation = self.activation != Activation::Identity;
+        let activation = if has_activation { pass } else { Cost::default() };
         [ours, linear(0) + addition + pass + activation]
     }
 }
 
-/// The checked operands of the fused form.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct LinearNormOperands<'a, T: Float> {
+/// The checked arguments of the fused form.
+struct Fused<'a, 'o, T: LibraryFloat> {
     x: View<'a, T, 2>,
     weight: View<'a, T, 2>,
     bias: View<'a, T, 2>,
     residual: View<'a, T, 2>,
     gamma: View<'a, T, 2>,
     beta: View<'a, T, 2>,
-}
-
-/// Whether the mean is subtracted, the activation, and what is added to the variance.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct Scalars {
-    subtract_mean: i32,
-    act: i32,
+    out: ViewMut<'o, T, 2>,
+    subtract_mean: bool,
+    activation: Activation,
     eps: f32,
 }
 
-/// The element types of [`LinearNorm`].
-pub trait NormalizeProduct: Multiply<IDENTITY> {
-    /// The form that is faster for so many rows of a layer `[k, n]` whose weights are aligned.
-    #[doc(hidden)]
-    fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form;
+impl<T: LibraryFloat> ByWidth<T> for Fused<'_, '_, T> {
+    fn launch_half(self, on: impl LaunchOn) -> Result<()>
+    where
+        T: HalfFloat,
+    {
+        let Fused { x, weight, bias, residual, gamma, beta, out, .. } = self;
+        let ([rows, n], subtract_mean, act) =
+            (out.shape(), self.subtract_mean.into(), self.activation as i32);
+        let Some(tile) = tile(on, [rows, n]) else {
+            let reason = format!("rows have {n} columns, the most of the fused form is {MAX_COLS}");
+            return Err(CHECKS.error(reason));
+        };
+        let call = match (tile.rows, tile.cols) {
+            (16, 128) => linear_norm::<T, 16, 128, 64>,
+            (64, 128) => linear_norm::<T, 64, 128, 64>,
+            (16, _) => linear_norm::<T, 16, 256, 64>,
+            _ => linear_norm::<T, 64, 256, 64>,
+        };
+        call(x, weight, bias, residual, gamma, beta, out, subtract_mean, act, self.eps)
+            .grid(rows.div_ceil(tile.rows))
+            .launch(on)
+    }
 
-    /// Launches [`linear_norm`].
-    #[doc(hidden)]
-    fn fused(
-        on: impl LaunchOn,
-        of: LinearNormOperands<'_, Self>,
-        scalars: Scalars,
-        out: ViewMut<'_, Self, 2>,
-    ) -> Result<()>;
-
-    /// Launches norm and activation after the matmul.
-    #[doc(hidden)]
-    fn normalize<const ACT: usize>(
-        on: impl LaunchOn,
-        x: Slice<'_, Self>,
-        norm: (Norm<'_, Self>, f32),
-        out: SliceMut<'_, Self>,
-    ) -> Result<()>;
-}
-
-/// The methods that all types share.
-macro_rules! normalize {
-    ($T:ty) => {
-        fn normalize<const ACT: usize>(
-            on: impl LaunchOn,
-            x: Slice<'_, $T>,
-            (norm, eps): (Norm<'_, $T>, f32),
-            out: SliceMut<'_, $T>,
-        ) -> Result<()> {
-            match norm {
-                Norm::Layer { gamma, beta } if ACT == IDENTITY => {
-                    LayerNorm::new(x, gamma, beta).eps(eps).launch(on, out)
-                }
-                Norm::Layer { gamma, beta } if ACT == GELU && gamma.len() <= layer_norm_gelu::MAX_COLS => {
-                    LayerNormGelu::new(x, gamma, beta).eps(eps).launch(on, out)
-                }
-                Norm::Layer { gamma, beta } => {
-                    NormActivation::<$T, ACT>::layer_norm(x, gamma, beta).eps(eps).launch(on, out)
-                }
-                Norm::Rms { gamma } if ACT == IDENTITY => RmsNorm::new(x, gamma).eps(eps).launch(on, out),
-                Norm::Rms { gamma } => NormActivation::<$T, ACT>::rms_norm(x, gamma).eps(eps).launch(on, out),
-            }
-        }
-    };
+    fn launch_single(self, _: impl LaunchOn) -> Result<()>
+    where
+        T: SingleFloat,
+    {
+        Err(no_fused_f32(CHECKS))
+    }
 }
 
 /// Bytes of weights that one program reads in about the time of a launch: 2.6 us at 100 GB/s.
@@ -326,67 +340,6 @@ fn occupies_half(on: impl LaunchOn, tile: Tile, rows: usize) -> bool {
     2 * rows.div_ceil(tile.rows) >= on.parallelism()
 }
 
-macro_rules! normalize_16bit {
-    ($($T:ty),*) => {$(
-        impl NormalizeProduct for $T {
-            fn form(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Form {
-                let in_vectors = k.is_multiple_of(16 / size_of::<$T>()) && n.is_multiple_of(16 / size_of::<$T>());
-                let is_small = k * n * size_of::<$T>() <= SMALL_WEIGHT;
-                let pays = |tile: Tile| is_small || occupies_half(on, tile, rows);
-                let pays = tile(on, [rows, n]).is_some_and(pays);
-                if on.shared_bytes().is_some() && in_vectors && pays { Form::Fused } else { Form::Separate }
-            }
-
-            fn fused(
-                on: impl LaunchOn,
-                of: LinearNormOperands<'_, $T>,
-                Scalars { subtract_mean, act, eps }: Scalars,
-                out: ViewMut<'_, $T, 2>,
-            ) -> Result<()> {
-                let LinearNormOperands { x, weight, bias, residual, gamma, beta } = of;
-                let [rows, n] = out.shape();
-                macro_rules! launch {
-                    ($M:expr, $N:expr) => {
-                        linear_norm::<$T, { $M }, { $N }, 64>(
-                            x, weight, bias, residual, gamma, beta, out, subtract_mean, act, eps,
-                        )
-                        .grid(rows.div_ceil($M))
-                        .launch(on)
-                    };
-                }
-                match tile(on, [rows, n]) {
-                    Some(Tile { rows: 16, cols: 128 }) => launch!(16, 128),
-                    Some(Tile { rows: 64, cols: 128 }) => launch!(64, 128),
-                    Some(Tile { rows: 16, cols: 256 }) => launch!(16, 256),
-                    Some(Tile { rows: 64, cols: 256 }) => launch!(64, 256),
-                    _ => Err(CHECKS.error(format!("rows have {n} columns, the most of the fused form is {MAX_COLS}"))),
-                }
-            }
-
-            normalize!($T);
-        }
-    )*};
-}
-
-normalize_16bit!(f16, bf16);
-
-impl NormalizeProduct for f32 {
-    fn form(_: impl LaunchOn, _: usize, _: [usize; 2]) -> Form {
-        Form::Separate
-    }
-
-    fn fused(
-        _: impl LaunchOn,
-        _: LinearNormOperands<'_, f32>,
-        _: Scalars,
-        _: ViewMut<'_, f32, 2>,
-    ) -> Result<()> {
-        Err(no_fused_f32(CHECKS))
-    }
-
-    normalize!(f32);
-}
-
 /// A linear layer and the norm behind it on the host: `beta` where the norm is LayerNorm, `weight` row by row.
 #[derive(Clone, Copy, Debug)]
 pub struct HostLinear<'a, T> {
@@ -405,9 +358,10 @@ pub struct HostLinear<'a, T> {
 }
 
 /// What a form computes of `x`, rows of `k` elements, in `f64`, and the bound that the module's documentation states.
-pub fn reference<T: Float, const ACT: usize>(
+pub fn reference<T: Float>(
     (x, k): (&[T], usize),
     layer: HostLinear<'_, T>,
+    activation: Activation,
     form: Form,
 ) -> Vec<Expected> {
     let (n, unit) = (layer.gamma.len(), unit_roundoff(DType::F32));
@@ -427,7 +381,7 @@ pub fn reference<T: Float, const ACT: usize>(
         };
         let pre_norm: Vec<Expected> = (0..n).map(sum).collect();
         let x_hat = normalized(&pre_norm, &layer);
-        expected.extend(x_hat.into_iter().map(|y| activation::propagated_rounded::<ACT>(y, T::DTYPE)));
+        expected.extend(x_hat.into_iter().map(|y| activation.propagated_rounded(y, T::DTYPE)));
     }
     expected
 }

@@ -21,9 +21,9 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::activation::IDENTITY;
+use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
 use crate::form::{Form, no_fused_f32};
-use crate::matmul::{Matmul, Multiply, Tile};
+use crate::matmul::{Matmul, Tile};
 use crate::reference::{Expected, unit_roundoff};
 use crate::rope::{Angles, HostAngles};
 use crate::shape::Checks;
@@ -41,6 +41,8 @@ const CHECKS: Checks = Checks("linear_rope");
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::float::{HalfFloat, LibraryFloat};
+
     /// A program computes `M x N` elements in steps of `K`; tiles are swizzled in groups of sixteen rows of them.
     #[fuse_kernel(
         T = [f16, bf16],
@@ -50,7 +52,7 @@ mod kernels {
             { M: 128, N: 128, K: 64 },
         ],
     )]
-    pub fn linear_rope<T: Float, const M: usize, const N: usize, const K: usize>(
+    pub fn linear_rope<T: HalfFloat, const M: usize, const N: usize, const K: usize>(
         x: &View<T, 2>,
         weight: &View<T, 2>,
         bias: &View<T, 2>,
@@ -88,7 +90,7 @@ mod kernels {
 
     /// Rotates the first `rotated` of `row` columns of each token in place; program `(i, j)` takes the `j`th `BLOCK` of token `i`.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [1024], num_warps = 4)]
-    pub fn rotate_pairs<T: Float, const BLOCK: usize>(
+    pub fn rotate_pairs<T: LibraryFloat, const BLOCK: usize>(
         x: &mut [T],
         positions: &[i32],
         cos: &[f32],
@@ -112,7 +114,7 @@ mod kernels {
 
     /// Copies rows of `k` elements; of the first `rotated`, heads of `2 * half` rows, row `half + j` of a head comes behind row `j`.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [1024], num_warps = 4)]
-    pub fn interleave_rows<T: Float, const BLOCK: usize>(
+    pub fn interleave_rows<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         out: &mut [T],
         k: i32,
@@ -141,15 +143,12 @@ pub use kernels::{interleave_rows, linear_rope, rotate_pairs};
 ///
 /// # Errors
 /// If the lengths do not fit each other; those of a launch.
-pub fn interleave_pairs<'o, T: Float>(
+pub fn interleave_pairs<'o, T: LibraryFloat>(
     on: impl LaunchOn,
     weight: Slice<'_, T>,
     [k, rotated, half]: [usize; 3],
     out: impl Into<SliceMut<'o, T>>,
-) -> Result<()>
-where
-    interleave_rows::Choice<T, COPY_BLOCK>: interleave_rows::Declared,
-{
+) -> Result<()> {
     let out = out.into();
     CHECKS.same(("weight", weight.len()), ("out", out.len()))?;
     let n = CHECKS.rows(("weight", weight.len()), k)?;
@@ -173,7 +172,7 @@ fn check_rotated(rotated: usize, half: usize, n: usize) -> Result<()> {
 /// A linear layer with rotary embedding behind it: `LinearRope::<bf16>::new(&x, weight, angles).rotated(queries_and_keys)`. `T` is `f32`,
 /// `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct LinearRope<'a, T: Float> {
+pub struct LinearRope<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     weight: View<'a, T, 2>,
     bias: Option<Slice<'a, T>>,
@@ -181,7 +180,7 @@ pub struct LinearRope<'a, T: Float> {
     rotated: Option<usize>,
 }
 
-impl<'a, T: RotateProduct> LinearRope<'a, T> {
+impl<'a, T: LibraryFloat> LinearRope<'a, T> {
     /// A row of `x` for each position, as long as the columns of `weight`, `[k, n]` with any strides. All columns are rotated.
     pub fn new(x: impl Into<Slice<'a, T>>, weight: View<'a, T, 2>, angles: Angles<'a>) -> Self {
         LinearRope { x: x.into(), weight, bias: None, angles, rotated: None }
@@ -205,7 +204,7 @@ impl<'a, T: RotateProduct> LinearRope<'a, T> {
         let ([k, n], rows) = (self.weight.shape(), self.angles.positions.len());
         // The fused form was measured for K-major weights, as layers keep them.
         let is_k_major = self.weight.strides()[0] == 1;
-        let form = if is_k_major { T::form(on, rows, [k, n]) } else { Form::Separate };
+        let form = if is_k_major { form::<T>(on, rows, [k, n]) } else { Form::Separate };
         trace_choice("linear_rope", format_args!("{form:?}: {rows} rows of {k}, {n} columns"));
         self.launch_as(on, out, form)
     }
@@ -237,9 +236,10 @@ impl<'a, T: RotateProduct> LinearRope<'a, T> {
         if form == Form::Fused {
             let bias = self.bias.unwrap_or(self.x.slice(..0));
             let bias = bias.view([1, bias.len()])?;
-            return T::fused(on, Fused { x, weight: self.weight, bias, angles: self.angles, rotated }, out);
+            let (weight, angles, out) = (self.weight, self.angles, out.view_mut([rows, n])?);
+            return T::launch_by_width(Fused { x, weight, bias, angles, rotated, out }, on);
         }
-        let matmul_call = Matmul::<T, IDENTITY>::new(x, self.weight);
+        let matmul_call = Matmul::new(x, self.weight);
         let matmul_call = self.bias.map_or(matmul_call, |bias| matmul_call.bias(bias));
         matmul_call.launch(on, out.view_mut([rows, n])?)?;
         rotate_in_place(on, self.angles, [n, rotated], out)
@@ -251,7 +251,7 @@ impl<'a, T: RotateProduct> LinearRope<'a, T> {
 ///
 /// # Errors
 /// If the lengths do not fit each other; those of a launch.
-pub fn rotate_in_place<'o, T: RotateProduct>(
+pub fn rotate_in_place<'o, T: LibraryFloat>(
     on: impl LaunchOn,
     angles: Angles<'_>,
     of: [usize; 2],
@@ -261,52 +261,20 @@ pub fn rotate_in_place<'o, T: RotateProduct>(
     angles.check(CHECKS)?;
     check_rotated(rotated, angles.half, row)?;
     CHECKS.extents("x", [x.len()], [angles.positions.len() * row])?;
-    if x.len() * rotated == 0 { Ok(()) } else { T::rotate(on, angles, of, x) }
+    if x.len() * rotated == 0 {
+        return Ok(());
+    }
+    let Angles { positions, cos, sin, half } = angles;
+    let grid = (positions.len(), rotated.div_ceil(ROTATED_COLS));
+    let [row, rotated, half] = [row, rotated, half].map(|count| count as i32);
+    rotate_pairs::<T, ROTATED_COLS>(x, positions, cos, sin, row, rotated, half).grid(grid).launch(on)
 }
 
-/// The checked arguments of the fused form.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct Fused<'a, T: Float> {
-    x: View<'a, T, 2>,
-    weight: View<'a, T, 2>,
-    bias: View<'a, T, 2>,
-    angles: Angles<'a>,
-    rotated: usize,
-}
-
-/// The element types of [`LinearRope`].
-pub trait RotateProduct: Multiply<IDENTITY> {
-    /// The form that is faster for so many rows of a layer `[k, n]`.
-    #[doc(hidden)]
-    fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form;
-
-    /// Launches [`linear_rope`].
-    #[doc(hidden)]
-    fn fused(on: impl LaunchOn, of: Fused<'_, Self>, out: SliceMut<'_, Self>) -> Result<()>;
-
-    /// Launches [`rotate_pairs`] on rows of so many columns, of which so many are rotated.
-    #[doc(hidden)]
-    fn rotate(on: impl LaunchOn, angles: Angles<'_>, of: [usize; 2], out: SliceMut<'_, Self>) -> Result<()>;
-}
-
-/// The methods that all types share.
-macro_rules! rotate {
-    ($T:ty) => {
-        fn rotate(
-            on: impl LaunchOn,
-            angles: Angles<'_>,
-            [row, rotated]: [usize; 2],
-            out: SliceMut<'_, $T>,
-        ) -> Result<()> {
-            let Angles { positions, cos, sin, half } = angles;
-            let grid = (positions.len(), rotated.div_ceil(ROTATED_COLS));
-            let [row, rotated, half] = [row, rotated, half].map(|count| count as i32);
-            rotate_pairs::<$T, ROTATED_COLS>(out, positions, cos, sin, row, rotated, half)
-                .grid(grid)
-                .launch(on)
-        }
-    };
+/// The form that is faster for so many rows of a layer `[k, n]`.
+pub(crate) fn form<T: LibraryFloat>(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Form {
+    let in_vectors = [k, n].into_iter().all(|extent| extent.is_multiple_of(16 / size_of::<T>()));
+    let fuses = on.shared_bytes().is_some() && in_vectors && tile(on, [rows, n]).is_some();
+    if size_of::<T>() == 2 && fuses { Form::Fused } else { Form::Separate }
 }
 
 /// The largest tile that has registers for the angles.
@@ -321,67 +289,43 @@ fn tile(on: impl LaunchOn, out: [usize; 2]) -> Option<Tile> {
     }
     let fits = |tile: Tile, least: usize| (least..=sm_count).contains(&tile.count([1, out[0], out[1]]));
     let tiles = [(SKINNY_M64, 0), (LARGE, sm_count / 2)];
-    tiles.into_iter().find(|&(tile, least)| on.has_clusters() && fits(tile, least)).map(|(tile, _)| tile)
+    tiles.into_iter().find(|&(tile, least)| on.has_wgmma() && fits(tile, least)).map(|(tile, _)| tile)
 }
 
-macro_rules! rotate_16bit {
-    ($($T:ty),*) => {$(
-        impl RotateProduct for $T {
-            fn form(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Form {
-                let in_vectors = k.is_multiple_of(16 / size_of::<$T>()) && n.is_multiple_of(16 / size_of::<$T>());
-                let fuses = on.shared_bytes().is_some() && in_vectors && tile(on, [rows, n]).is_some();
-                if fuses { Form::Fused } else { Form::Separate }
-            }
-
-            fn fused(on: impl LaunchOn, of: Fused<'_, $T>, mut out: SliceMut<'_, $T>) -> Result<()> {
-                let Fused { x, weight, bias, angles: Angles { positions, cos, sin, half }, rotated } = of;
-                let shape = [positions.len(), weight.shape()[1]];
-                let (rotated, half) = (rotated as i32, half as i32);
-                let out = out.view_mut(shape)?;
-                let tile = tile(on, shape).unwrap_or(LARGE);
-                let programs = tile.count([1, shape[0], shape[1]]);
-                match tile {
-                    SKINNY_N32 => {
-                        linear_rope::<$T, { SKINNY_N32.rows }, { SKINNY_N32.cols }, 256>(
-                            x, weight, bias, positions, cos, sin, out, rotated, half,
-                        )
-                        .grid(programs)
-                        .launch(on)
-                    }
-                    SKINNY_M64 => {
-                        linear_rope::<$T, { SKINNY_M64.rows }, { SKINNY_M64.cols }, 128>(
-                            x, weight, bias, positions, cos, sin, out, rotated, half,
-                        )
-                        .grid(programs)
-                        .launch(on)
-                    }
-                    _ => {
-                        linear_rope::<$T, { LARGE.rows }, { LARGE.cols }, 64>(
-                            x, weight, bias, positions, cos, sin, out, rotated, half,
-                        )
-                        .grid(programs)
-                        .launch(on)
-                    }
-                }
-            }
-
-            rotate!($T);
-        }
-    )*};
+/// The checked arguments of the fused form.
+struct Fused<'a, 'o, T: LibraryFloat> {
+    x: View<'a, T, 2>,
+    weight: View<'a, T, 2>,
+    bias: View<'a, T, 2>,
+    angles: Angles<'a>,
+    rotated: usize,
+    out: ViewMut<'o, T, 2>,
 }
 
-rotate_16bit!(f16, bf16);
-
-impl RotateProduct for f32 {
-    fn form(_: impl LaunchOn, _: usize, _: [usize; 2]) -> Form {
-        Form::Separate
+impl<T: LibraryFloat> ByWidth<T> for Fused<'_, '_, T> {
+    fn launch_half(self, on: impl LaunchOn) -> Result<()>
+    where
+        T: HalfFloat,
+    {
+        let Fused { x, weight, bias, angles: Angles { positions, cos, sin, half }, rotated, out } = self;
+        let ([rows, n], rotated, half) = (out.shape(), rotated as i32, half as i32);
+        let tile = tile(on, [rows, n]).unwrap_or(LARGE);
+        let call = match tile {
+            SKINNY_N32 => linear_rope::<T, { SKINNY_N32.rows }, { SKINNY_N32.cols }, 256>,
+            SKINNY_M64 => linear_rope::<T, { SKINNY_M64.rows }, { SKINNY_M64.cols }, 128>,
+            _ => linear_rope::<T, { LARGE.rows }, { LARGE.cols }, 64>,
+        };
+        call(x, weight, bias, positions, cos, sin, out, rotated, half)
+            .grid(tile.count([1, rows, n]))
+            .launch(on)
     }
 
-    fn fused(_: impl LaunchOn, _: Fused<'_, f32>, _: SliceMut<'_, f32>) -> Result<()> {
+    fn launch_single(self, _: impl LaunchOn) -> Result<()>
+    where
+        T: SingleFloat,
+    {
         Err(no_fused_f32(CHECKS))
     }
-
-    rotate!(f32);
 }
 
 /// What either form computes of `x`, `[rows, k]`, and `weight`, `[k, n]`, in `f64`, and the bound that the module's documentation states

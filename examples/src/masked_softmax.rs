@@ -15,6 +15,7 @@ use std::ops::Range;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::{LibraryElement, LibraryFloat};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, MAX_GRID_YZ};
 use crate::softmax::{SoftmaxOutput, softmax_scores};
@@ -41,7 +42,7 @@ const PIECE: usize = 4096;
     ],
     BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384], num_warps = BLOCK * size_of::<T>() / 2048,
 )]
-pub fn masked_softmax<T: Float, M: Element, const ADDITIVE: bool, const BLOCK: usize>(
+pub fn masked_softmax<T: LibraryFloat, M: LibraryElement, const ADDITIVE: bool, const BLOCK: usize>(
     x: &[T],
     mask_values: &[M],
     out: &mut [T],
@@ -87,7 +88,7 @@ pub fn masked_softmax<T: Float, M: Element, const ADDITIVE: bool, const BLOCK: u
     BLOCK = [4096],
     num_warps = 16,
 )]
-pub fn masked_softmax_long<T: Float, M: Element, const ADDITIVE: bool, const BLOCK: usize>(
+pub fn masked_softmax_long<T: LibraryFloat, M: LibraryElement, const ADDITIVE: bool, const BLOCK: usize>(
     x: &[T],
     mask_values: &[M],
     out: &mut [T],
@@ -134,7 +135,7 @@ pub fn masked_softmax_long<T: Float, M: Element, const ADDITIVE: bool, const BLO
 
 /// A matrix of as many columns as the scores, and as many rows or a divisor of them.
 #[derive(Clone, Copy)]
-pub enum Mask<'a, T: Float> {
+pub enum Mask<'a, T: LibraryFloat> {
     /// Added to the scaled scores.
     Add(Slice<'a, T>),
     /// `false` excludes an element.
@@ -143,7 +144,7 @@ pub enum Mask<'a, T: Float> {
 
 /// The softmax of each row of a matrix under a mask. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct MaskedSoftmax<'a, T: Float> {
+pub struct MaskedSoftmax<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     mask: Mask<'a, T>,
     cols: usize,
@@ -151,7 +152,7 @@ pub struct MaskedSoftmax<'a, T: Float> {
     form: SoftmaxOutput,
 }
 
-impl<'a, T: Float> MaskedSoftmax<'a, T> {
+impl<'a, T: LibraryFloat> MaskedSoftmax<'a, T> {
     /// The rows of `x`, each of `cols` elements; a scale of 1, and probabilities.
     pub fn new(x: impl Into<Slice<'a, T>>, mask: Mask<'a, T>, cols: usize) -> Self {
         MaskedSoftmax { x: x.into(), mask, cols, scale: 1.0, form: SoftmaxOutput::Probability }
@@ -171,13 +172,7 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        masked_softmax::Choice<T, T, true>: masked_softmax::Declared,
-        masked_softmax::Choice<T, bool, false>: masked_softmax::Declared,
-        masked_softmax_long::Choice<T, T, true, PIECE>: masked_softmax_long::Declared,
-        masked_softmax_long::Choice<T, bool, false, PIECE>: masked_softmax_long::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (mut out, cols) = (out.into(), self.cols as i32);
         let (rows, mask_rows) = self.rows(out.len())?;
         if rows == 0 {

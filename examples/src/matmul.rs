@@ -24,13 +24,14 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::activation;
+use crate::activation::{Activation, with_activation};
+use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
 use crate::form::Form;
 use crate::linear_combination::LinearCombination;
 use crate::matmul_block::Block;
 pub use crate::matmul_block::Tile;
 pub use crate::matmul_dispatch::MatmulOperands;
-use crate::matmul_dispatch::{CHECKS, dispatch_block, launch_split_k, problem};
+use crate::matmul_dispatch::{CHECKS, EPILOGUE, dispatch_block, launch_split_k, problem};
 use crate::matmul_heuristic::{Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
 pub use crate::matmul_operands::{Matrices, MatricesMut};
 use crate::matmul_operands::{OperandCopy, SECTOR, copy_operands};
@@ -53,29 +54,30 @@ pub struct Extents {
 }
 
 /// The matmul of two matrices, or of two batches of as many:
-/// `Matmul::<bf16, GELU>::new(a.view([m, k])?, b.view([k, n])?).bias(&bias)`. `T` is `f16`, `bf16` or `f32`; `ACT` is
-/// `IDENTITY`, `RELU`, `GELU` or `SILU`.
+/// `Matmul::new(a.view([m, k])?, b.view([k, n])?).bias(&bias).activation(Activation::Gelu)`.
 #[derive(Clone, Copy)]
-pub struct Matmul<'a, T: Float, const ACT: usize> {
+pub struct Matmul<'a, T: LibraryFloat> {
     a: View<'a, T, 3>,
     b: View<'a, T, 3>,
     alpha: f32,
     bias: Option<Slice<'a, T>>,
+    activation: Activation,
     residual: Option<View<'a, T, 3>>,
     tf32: bool,
 }
 
-impl<const ACT: usize> Matmul<'_, f32, ACT> {
+impl Matmul<'_, f32> {
     /// Multiplies in TF32, by tensor cores: operands are rounded to eleven digits, halves to even.
     pub fn tf32(self) -> Self {
         Matmul { tf32: true, ..self }
     }
 }
 
-impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
+impl<'a, T: LibraryFloat> Matmul<'a, T> {
     /// The matmul without an epilogue. All of a batch may be multiplied by one matrix `b`.
     pub fn new(a: impl Matrices<'a, T>, b: impl Matrices<'a, T>) -> Self {
-        Matmul { a: a.matrices(), b: b.matrices(), alpha: 1.0, bias: None, residual: None, tf32: false }
+        let (a, b, activation) = (a.matrices(), b.matrices(), Activation::Identity);
+        Matmul { a, b, alpha: 1.0, bias: None, activation, residual: None, tf32: false }
     }
 
     /// Scales the accumulator, before anything is added.
@@ -88,6 +90,11 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         Matmul { bias: Some(bias.into()), ..self }
     }
 
+    /// Applies the identity, ReLU, GELU or SiLU.
+    pub fn activation(self, activation: Activation) -> Self {
+        Matmul { activation, ..self }
+    }
+
     /// Adds a matrix like the result, behind the activation.
     pub fn residual(self, residual: impl Matrices<'a, T>) -> Self {
         Matmul { residual: Some(residual.matrices()), ..self }
@@ -96,17 +103,13 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts; if there is too little memory for
-    /// partial sums and copies; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl MatricesMut<'o, T>) -> Result<()>
-    where
-        T: Multiply<ACT>,
-    {
+    /// If the shapes do not fit together; if there is no kernel with the activation; if there are more rows or columns than an `i32`
+    /// counts; if there is too little memory for partial sums and copies; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl MatricesMut<'o, T>) -> Result<()> {
         let out = out.matrices();
-        match self.operands(out.shape())? {
-            Some(operands) => T::multiply(on, operands, T::config(on, &operands, out.shape()), out),
-            None => Ok(()),
-        }
+        let Some(of) = self.operands(out.shape())? else { return Ok(()) };
+        let config = config(on, &of, out.shape());
+        T::launch_by_width(Multiplication { of, config, out }, on)
     }
 
     /// The same with a configuration of the caller's, on any device.
@@ -119,10 +122,7 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         on: impl LaunchOn,
         out: impl MatricesMut<'o, T>,
         config: Config,
-    ) -> Result<()>
-    where
-        T: Multiply<ACT>,
-    {
+    ) -> Result<()> {
         let out = out.matrices();
         if config.split_k > split_matmul::MAX_SPLIT_K {
             return Err(CHECKS.error(format!(
@@ -131,10 +131,8 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
                 split_matmul::MAX_SPLIT_K
             )));
         }
-        match self.operands(out.shape())? {
-            Some(operands) => T::multiply(on, operands, config, out),
-            None => Ok(()),
-        }
+        let Some(of) = self.operands(out.shape())? else { return Ok(()) };
+        T::launch_by_width(Multiplication { of, config, out }, on)
     }
 
     /// Computes into a matrix, and adds a residual: in a launch of its own where [`adds_separately`] says so, which rounds the matmul
@@ -144,10 +142,7 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         on: impl LaunchOn,
         residual: Slice<'_, T>,
         mut out: SliceMut<'_, T>,
-    ) -> Result<()>
-    where
-        T: Multiply<ACT>,
-    {
+    ) -> Result<()> {
         let ([_, rows, _], [_, _, columns], b) = (self.a.shape(), self.b.shape(), self.b.matrix(0));
         let shape = [rows, columns];
         let form = if adds_separately(on, rows, b) { Form::Separate } else { Form::Fused };
@@ -157,7 +152,7 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
             Form::Separate => {
                 let mut unadded = on.temporary::<T>(rows * columns)?;
                 self.launch(on, unadded.slice_mut().view_mut(shape)?)?;
-                T::add(on, unadded.slice(), residual, out)
+                LinearCombination::new(1.0, unadded.slice()).y(1.0, residual).launch(on, out)
             }
         }
     }
@@ -165,6 +160,9 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     /// The checked operands; nothing if the result has no elements.
     fn operands(&self, out: [usize; 3]) -> Result<Option<MatmulOperands<'a, T>>> {
         let ([batches, m, k], [b_batches, inner, n]) = (self.a.shape(), self.b.shape());
+        if !EPILOGUE.contains(&self.activation) {
+            return Err(self.activation.unsupported(CHECKS, &EPILOGUE));
+        }
         CHECKS.extents("b", [inner, n], [k, n])?;
         let [count, rows, cols] = out;
         CHECKS.extents("out", [rows, cols], [m, n])?;
@@ -197,17 +195,22 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         // One matrix that is repeated is copied as one, now that the counts are known to agree.
         let is_broadcast = b_batches > 1 && self.b.strides()[0] == 0;
         let b = if is_broadcast { self.b.slice(0, ..1) } else { self.b };
-        Ok(Some(MatmulOperands { a: self.a, b, bias, residual, alpha: self.alpha, tf32: self.tf32 }))
+        let Matmul { a, alpha, activation, tf32, .. } = *self;
+        Ok(Some(MatmulOperands { a, b, bias, residual, alpha, activation, tf32 }))
     }
 }
 
 /// Whether the residual of a matmul of so many contiguous rows with `weight` is faster in a launch of its own: tiles that have
 /// registers for it are smaller.
-pub(crate) fn adds_separately<T: Float>(on: impl LaunchOn, rows: usize, weight: View<'_, T, 2>) -> bool {
+pub(crate) fn adds_separately<T: LibraryFloat>(
+    on: impl LaunchOn,
+    rows: usize,
+    weight: View<'_, T, 2>,
+) -> bool {
     let ([k, n], bytes) = (weight.shape(), size_of::<T>());
     let lines = [(k * bytes).is_multiple_of(16), !(k * bytes).is_multiple_of(SECTOR)];
     let problem = problem([1, rows, n], lines, &weight.matrices(), true);
-    bytes == 2 && rows * n > 0 && on.has_clusters() && problem.adds_separately(on.parallelism())
+    bytes == 2 && rows * n > 0 && on.has_wgmma() && problem.adds_separately(on.parallelism())
 }
 
 /// Rows cut into slices along K, which are the second axis.
@@ -220,161 +223,108 @@ fn sliced<T: Element>(rows: View<'_, T, 3>, slices: usize) -> Result<View<'_, T,
 const K_SLICES: usize = 4;
 const SKINNY_K: usize = 128;
 
-/// The activation with this index.
-pub struct Activation<const ACT: usize>;
-
-/// Activations of an epilogue: `IDENTITY`, `RELU`, `GELU` and `SILU` of [`crate::activation`].
-#[diagnostic::on_unimplemented(message = "no product has this activation")]
-pub trait EpilogueActivation {}
-
-impl EpilogueActivation for Activation<{ activation::IDENTITY }> {}
-impl EpilogueActivation for Activation<{ activation::RELU }> {}
-impl EpilogueActivation for Activation<{ activation::GELU }> {}
-impl EpilogueActivation for Activation<{ activation::SILU }> {}
-
-/// The element types of a matmul with the activation `ACT`.
-pub trait Multiply<const ACT: usize>: Float {
-    /// The configuration for these operands.
-    #[doc(hidden)]
-    fn config(on: impl LaunchOn, of: &MatmulOperands<'_, Self>, out: [usize; 3]) -> Config;
-
-    /// Launches the addition of a residual.
-    #[doc(hidden)]
-    fn add(on: impl LaunchOn, x: Slice<'_, Self>, y: Slice<'_, Self>, out: SliceMut<'_, Self>) -> Result<()>;
-
-    /// Launches the kernels of a configuration.
-    #[doc(hidden)]
-    fn multiply(
-        on: impl LaunchOn,
-        of: MatmulOperands<'_, Self>,
-        config: Config,
-        out: ViewMut<'_, Self, 3>,
-    ) -> Result<()>;
+/// The configuration for these operands.
+fn config<T: LibraryFloat>(on: impl LaunchOn, of: &MatmulOperands<'_, T>, out: [usize; 3]) -> Config {
+    let problem = of.problem(out);
+    if size_of::<T>() == 4 {
+        return match of.tf32 {
+            true if on.has_wgmma() => matmul_tf32::config(on, of, out),
+            true => problem.without_wgmma(on, [LARGE, SMALL].map(|block| Block { k: 32, ..block })),
+            // The largest tiles have no registers for an activation either.
+            false => {
+                Problem { has_residual: problem.has_residual || of.has_activation(), ..problem }.by_fma(on)
+            }
+        };
+    }
+    let whole = |block: Block| Config { block, split_k: 1, copies: [false; 2] };
+    if of.is_gemv(on, out) {
+        whole(gemv_block(of.a.shape()[2]))
+    } else if let Some(tile) = of.skinny_tile(on, out) {
+        whole(Block { tile, k: SKINNY_K })
+    } else if on.has_wgmma() {
+        problem.fastest(on.parallelism())
+    } else {
+        problem.without_wgmma(on, [if problem.has_residual { LARGE } else { LARGEST }, SMALL])
+    }
 }
 
-macro_rules! multiply_16bit {
-    ($($T:ty),*) => {$(
-        impl<const ACT: usize> Multiply<ACT> for $T
-        where
-            matmul::Choice<$T, ACT, 128, 256, 64>: matmul::Declared,
-            matmul::Choice<$T, ACT, 128, 192, 64>: matmul::Declared,
-        {
-            fn config(on: impl LaunchOn, of: &MatmulOperands<'_, $T>, out: [usize; 3]) -> Config {
-                if of.is_gemv(on, out) {
-                    let block = gemv_block(of.a.shape()[2]);
-                    return Config { block, split_k: 1, copies: [false; 2] };
-                }
-                if let Some(tile) = of.skinny_tile(on, out) {
-                    return Config { block: Block { tile, k: SKINNY_K }, split_k: 1, copies: [false; 2] };
-                }
-                let problem = of.problem(out);
-                if on.has_clusters() {
-                    problem.fastest(on.parallelism())
-                } else {
-                    problem.without_wgmma(on, [if problem.has_residual { LARGE } else { LARGEST }, SMALL])
-                }
-            }
-
-            fn add(on: impl LaunchOn, x: Slice<'_, $T>, y: Slice<'_, $T>, out: SliceMut<'_, $T>) -> Result<()> {
-                LinearCombination::new(1.0, x).y(1.0, y).launch(on, out)
-            }
-
-            fn multiply(
-                on: impl LaunchOn,
-                of: MatmulOperands<'_, $T>,
-                config: Config,
-                out: ViewMut<'_, $T, 3>,
-            ) -> Result<()> {
-                let (shape, act) = (out.shape(), ACT as i32);
-                let [copy_a, copy_b] = config.copies;
-                let (a_copy, b_copy) =
-                    (copy_a.then(|| OperandCopy::new(of.a)), copy_b.then(|| OperandCopy::new(of.b)));
-                let copies = copy_operands(on, [a_copy, b_copy])?;
-                let [a, b] = copies.operands([of.a, of.b])?;
-                let of = MatmulOperands { a, b, ..of };
-                if config.split_k > 1 {
-                    return launch_split_k!(
-                        $T, on, of, out, config,
-                        [128 x 192 x 64, 128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128], act
-                    );
-                }
-                let (MatmulOperands { a, b, bias, residual, alpha, .. }, programs) =
-                    (of, config.block.tile.count(shape));
-                let has_residual = residual.shape()[1] > 0;
-                match config.block {
-                    Block { tile: Tile { rows: 1, .. }, .. } if shape[0] * shape[1] == 1 => {
-                        let (a, weight) = (a.matrix(0), b.matrix(0).permute([1, 0]));
-                        dispatch_block!(config.block, [1 x 8 x 512, 1 x 2 x 1024], |_M, N, K| {
-                            gemv::<$T, N, K>(a, weight, bias, residual, out, alpha, act).grid(programs).launch(on)
-                        })
-                    }
-                    LARGEST if !has_residual => {
-                        matmul::<$T, ACT, 128, 256, 64>(a, b, bias, out, alpha).grid(programs).launch(on)
-                    }
-                    WIDE if !has_residual => {
-                        matmul::<$T, ACT, 128, 192, 64>(a, b, bias, out, alpha).grid(programs).launch(on)
-                    }
-                    Block { tile: SKINNY_N16, k: SKINNY_K } => {
-                        let (a, b) = (sliced(a, K_SLICES)?, sliced(b.permute([0, 2, 1]), K_SLICES)?);
-                        matmul_warp_split_k::<$T, K_SLICES, { SKINNY_N16.rows }, { SKINNY_N16.cols }, SKINNY_K>(
-                            a, b, bias, residual, out, alpha, act,
-                        )
-                        .grid(programs)
-                        .launch(on)
-                    }
-                    block => dispatch_block!(
-                        block,
-                        [
-                            128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128, 64 x 64 x 64, 64 x 32 x 128,
-                            16 x 32 x 128
-                        ],
-                        |M, N, K| matmul_small::<$T, M, N, K>(a, b, bias, residual, out, alpha, act)
-                            .grid(programs)
-                            .launch(on)
-                    ),
-                }
-            }
-        }
-    )*};
+/// A matmul in a configuration.
+struct Multiplication<'a, 'o, T: LibraryFloat> {
+    of: MatmulOperands<'a, T>,
+    config: Config,
+    out: ViewMut<'o, T, 3>,
 }
 
-multiply_16bit!(f16, bf16);
-
-impl<const ACT: usize> Multiply<ACT> for f32
-where
-    Activation<ACT>: EpilogueActivation,
-{
-    fn config(on: impl LaunchOn, of: &MatmulOperands<'_, f32>, out: [usize; 3]) -> Config {
-        if of.tf32 && on.has_clusters() {
-            return matmul_tf32::config(on, of, ACT as i32, out);
+impl<T: LibraryFloat> ByWidth<T> for Multiplication<'_, '_, T> {
+    fn launch_half(self, on: impl LaunchOn) -> Result<()>
+    where
+        T: HalfFloat,
+    {
+        let Multiplication { of, config, out } = self;
+        let (shape, act) = (out.shape(), of.activation as i32);
+        let [copy_a, copy_b] = config.copies;
+        let (a_copy, b_copy) =
+            (copy_a.then(|| OperandCopy::new(of.a)), copy_b.then(|| OperandCopy::new(of.b)));
+        let copies = copy_operands(on, [a_copy, b_copy])?;
+        let [a, b] = copies.operands([of.a, of.b])?;
+        let of = MatmulOperands { a, b, ..of };
+        if config.split_k > 1 {
+            return launch_split_k!(
+                T, on, of, out, config,
+                [128 x 192 x 64, 128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128], act
+            );
         }
-        let problem = of.problem(out);
-        if of.tf32 {
-            return problem.without_wgmma(on, [LARGE, SMALL].map(|block| Block { k: 32, ..block }));
+        let (MatmulOperands { a, b, bias, residual, alpha, .. }, programs) =
+            (of, config.block.tile.count(shape));
+        let has_residual = residual.shape()[1] > 0;
+        match config.block {
+            Block { tile: Tile { rows: 1, .. }, .. } if shape[0] * shape[1] == 1 => {
+                let (a, weight) = (a.matrix(0), b.matrix(0).permute([1, 0]));
+                dispatch_block!(config.block, [1 x 8 x 512, 1 x 2 x 1024], |_M, N, K| {
+                    gemv::<T, N, K>(a, weight, bias, residual, out, alpha, act).grid(programs).launch(on)
+                })
+            }
+            LARGEST if !has_residual => {
+                with_activation!(CHECKS, of.activation, [Identity, Relu, Gelu, Silu], |ACT| {
+                    matmul::<T, ACT, 128, 256, 64>(a, b, bias, out, alpha).grid(programs).launch(on)
+                })
+            }
+            WIDE if !has_residual => {
+                with_activation!(CHECKS, of.activation, [Identity, Relu, Gelu, Silu], |ACT| {
+                    matmul::<T, ACT, 128, 192, 64>(a, b, bias, out, alpha).grid(programs).launch(on)
+                })
+            }
+            Block { tile: SKINNY_N16, k: SKINNY_K } => {
+                let (a, b) = (sliced(a, K_SLICES)?, sliced(b.permute([0, 2, 1]), K_SLICES)?);
+                let call =
+                    matmul_warp_split_k::<T, K_SLICES, { SKINNY_N16.rows }, { SKINNY_N16.cols }, SKINNY_K>;
+                call(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
+            }
+            block => dispatch_block!(
+                block,
+                [128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128, 64 x 64 x 64, 64 x 32 x 128, 16 x 32 x 128],
+                |M, N, K| matmul_small::<T, M, N, K>(a, b, bias, residual, out, alpha, act)
+                    .grid(programs)
+                    .launch(on)
+            ),
         }
-        Problem { has_residual: problem.has_residual || ACT != activation::IDENTITY, ..problem }.by_fma(on)
     }
 
-    fn add(on: impl LaunchOn, x: Slice<'_, f32>, y: Slice<'_, f32>, out: SliceMut<'_, f32>) -> Result<()> {
-        LinearCombination::new(1.0, x).y(1.0, y).launch(on, out)
-    }
-
-    fn multiply(
-        on: impl LaunchOn,
-        of: MatmulOperands<'_, f32>,
-        config: Config,
-        out: ViewMut<'_, f32, 3>,
-    ) -> Result<()> {
-        let act = ACT as i32;
+    fn launch_single(self, on: impl LaunchOn) -> Result<()>
+    where
+        T: SingleFloat,
+    {
+        let (of, config, out) = (self.of.of_f32(), self.config, T::view_mut(self.out));
         if of.tf32 {
-            return matmul_tf32::multiply(on, of, config, act, out);
+            return matmul_tf32::multiply(on, of, config, out);
         }
+        let act = of.activation as i32;
         if config.split_k > 1 {
             return launch_split_k!(f32, on, of, out, config, [64 x 64 x 16, 32 x 32 x 16], act);
         }
         let (MatmulOperands { a, b, bias, residual, alpha, .. }, programs) =
             (of, config.block.tile.count(out.shape()));
-        if config.block == LARGE_BY_FMA && residual.shape()[1] == 0 && ACT == activation::IDENTITY {
+        if config.block == LARGE_BY_FMA && residual.shape()[1] == 0 && !of.has_activation() {
             let call = matmul_f32::<128, 128, 16, false>(a, b, bias, residual, out, alpha, act);
             return call.grid(programs).launch(on);
         }
@@ -384,28 +334,30 @@ where
     }
 }
 
-/// The epilogue of a matmul: a scale, a bias for each column, and after the activation a residual.
+/// The epilogue of a matmul: a scale, a bias for each column, an activation, and a residual after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue<'a, T> {
     /// The scale of the accumulator.
     pub alpha: f32,
     /// One for each column.
     pub bias: Option<&'a [T]>,
+    /// The activation.
+    pub activation: Activation,
     /// One for each element.
     pub residual: Option<&'a [T]>,
 }
 
 impl<T> Default for Epilogue<'_, T> {
     fn default() -> Self {
-        Epilogue { alpha: 1.0, bias: None, residual: None }
+        Epilogue { alpha: 1.0, bias: None, activation: Activation::Identity, residual: None }
     }
 }
 
 /// What the kernel computes of two matrices, in `f64`, and the bound that the module's documentation states.
-pub fn reference<T: Float, const ACT: usize>(
+pub fn reference<T: Float>(
     [a, b]: [&[T]; 2],
     Extents { m, k, n }: Extents,
-    Epilogue { alpha, bias, residual }: Epilogue<'_, T>,
+    Epilogue { alpha, bias, activation, residual }: Epilogue<'_, T>,
 ) -> Vec<Expected> {
     let unit = 2.0 * unit_roundoff(DType::F32);
     let wide = |of: &[T]| of.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
@@ -424,7 +376,7 @@ pub fn reference<T: Float, const ACT: usize>(
             let value = alpha * sum + bias.map_or(0.0, |bias| bias[column].to_f64());
             let within = (k + 3) as f64 * unit * (alpha * magnitude).abs() + unit * value.abs();
             let added = residual.map_or(0.0, |residual| residual[row * n + column].to_f64());
-            activation::propagated_sum::<ACT>(Expected { value, within }, added, T::DTYPE)
+            activation.propagated_sum(Expected { value, within }, added, T::DTYPE)
         }));
     }
     expected

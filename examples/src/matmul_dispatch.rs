@@ -3,6 +3,8 @@
 use dsl_runtime::Error;
 use dsl_runtime::prelude::*;
 
+use crate::activation::Activation;
+use crate::float::{LibraryFloat, SingleFloat};
 use crate::matmul_block::{Block, Tile};
 use crate::matmul_heuristic::Problem;
 use crate::matmul_operands::{is_aligned, is_column_major, is_within_sectors};
@@ -11,9 +13,13 @@ use crate::split_matmul::{self, SKINNY_M64, SKINNY_N16, SKINNY_N32};
 
 pub(crate) const CHECKS: Checks = Checks("matmul");
 
+/// The activations that epilogues have.
+pub(crate) const EPILOGUE: [Activation; 4] =
+    [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Silu];
+
 /// The problem of the heuristic: of operand A whether its lines are aligned and whether they begin within sectors, operand B, and
 /// whether there is a residual.
-pub(crate) fn problem<T: Float>(
+pub(crate) fn problem<T: LibraryFloat>(
     out: [usize; 3],
     [is_a_aligned, is_a_within]: [bool; 2],
     b: &View<'_, T, 3>,
@@ -35,19 +41,25 @@ pub(crate) fn problem<T: Float>(
 
 /// The checked operands of a matmul and its epilogue.
 #[derive(Clone, Copy)]
-pub struct MatmulOperands<'a, T: Float> {
+pub struct MatmulOperands<'a, T: LibraryFloat> {
     pub(crate) a: View<'a, T, 3>,
     pub(crate) b: View<'a, T, 3>,
     pub(crate) bias: View<'a, T, 2>,
     pub(crate) residual: View<'a, T, 3>,
     pub(crate) alpha: f32,
+    pub(crate) activation: Activation,
     pub(crate) tf32: bool,
 }
 
-impl<T: Float> MatmulOperands<'_, T> {
+impl<T: LibraryFloat> MatmulOperands<'_, T> {
     /// The problem of the heuristic.
     pub(crate) fn problem(&self, out: [usize; 3]) -> Problem {
         problem(out, [is_aligned(&self.a), is_within_sectors(&self.a)], &self.b, self.residual.shape()[1] > 0)
+    }
+
+    /// Whether there is an activation but the identity.
+    pub(crate) fn has_activation(&self) -> bool {
+        self.activation != Activation::Identity
     }
 
     /// Whether it is a single row on a GPU with K-major weights that are read in vectors.
@@ -66,6 +78,15 @@ impl<T: Float> MatmulOperands<'_, T> {
         let tile = split_matmul::skinny_tile(on, out, k * bytes, &[SKINNY_N16, SKINNY_N32, SKINNY_M64])
             .filter(|_| fits)?;
         (split_matmul::workspace_len(on, out, k, Some(tile), bytes) == 0).then_some(tile)
+    }
+}
+
+impl<'a, T: SingleFloat> MatmulOperands<'a, T> {
+    /// The operands where `T` is known to be `f32`.
+    pub(crate) fn of_f32(self) -> MatmulOperands<'a, f32> {
+        let MatmulOperands { a, b, bias, residual, alpha, activation, tf32 } = self;
+        let [a, b, residual] = [a, b, residual].map(T::view);
+        MatmulOperands { a, b, bias: T::view(bias), residual, alpha, activation, tf32 }
     }
 }
 

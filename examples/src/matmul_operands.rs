@@ -3,6 +3,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Result, Temporary};
 
+use crate::float::LibraryElement;
 use crate::matmul_block::Tile;
 use crate::matmul_tiles::{align_both, align_rows, transpose_rows};
 use crate::split_matmul::{self, SMALL_N};
@@ -140,75 +141,38 @@ impl<T: Element> Copies<'_, T> {
     }
 }
 
-/// Elements whose rows are copied by tiles of [`SHORT_COPY`], [`COPY`] or [`LONG_COPY`].
-pub(crate) trait CopyRows: Element {
-    /// Copies the rows of one operand with so many programs.
-    fn copy_one(
-        on: impl LaunchOn,
-        rows: View<'_, Self, 3>,
-        out: ViewMut<'_, Self, 3>,
-        tile: Tile,
-        grid: usize,
-    ) -> Result<()>;
-
-    /// Copies those of both.
-    fn copy_both(
-        on: impl LaunchOn,
-        rows: [View<'_, Self, 3>; 2],
-        out: [ViewMut<'_, Self, 3>; 2],
-        tile: Tile,
-        grid: usize,
-    ) -> Result<()>;
+/// Copies the rows of one operand with so many programs.
+fn copy_one<T: LibraryElement>(
+    on: impl LaunchOn,
+    (rows, out): (View<'_, T, 3>, ViewMut<'_, T, 3>),
+    tile: Tile,
+    grid: usize,
+) -> Result<()> {
+    let call = match tile {
+        SHORT_COPY => align_rows::<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>,
+        LONG_COPY => align_rows::<T, { LONG_COPY.rows }, { LONG_COPY.cols }>,
+        _ => align_rows::<T, { COPY.rows }, { COPY.cols }>,
+    };
+    call(rows, out).grid(grid).launch(on)
 }
 
-impl<T: Element> CopyRows for T
-where
-    align_rows::Choice<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>: align_rows::Declared,
-    align_rows::Choice<T, { COPY.rows }, { COPY.cols }>: align_rows::Declared,
-    align_rows::Choice<T, { LONG_COPY.rows }, { LONG_COPY.cols }>: align_rows::Declared,
-    align_both::Choice<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>: align_both::Declared,
-    align_both::Choice<T, { COPY.rows }, { COPY.cols }>: align_both::Declared,
-    align_both::Choice<T, { LONG_COPY.rows }, { LONG_COPY.cols }>: align_both::Declared,
-{
-    fn copy_one(
-        on: impl LaunchOn,
-        rows: View<'_, T, 3>,
-        out: ViewMut<'_, T, 3>,
-        tile: Tile,
-        grid: usize,
-    ) -> Result<()> {
-        match tile {
-            SHORT_COPY => {
-                align_rows::<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>(rows, out).grid(grid).launch(on)
-            }
-            LONG_COPY => {
-                align_rows::<T, { LONG_COPY.rows }, { LONG_COPY.cols }>(rows, out).grid(grid).launch(on)
-            }
-            _ => align_rows::<T, { COPY.rows }, { COPY.cols }>(rows, out).grid(grid).launch(on),
-        }
-    }
-
-    fn copy_both(
-        on: impl LaunchOn,
-        [x, y]: [View<'_, T, 3>; 2],
-        [x_out, y_out]: [ViewMut<'_, T, 3>; 2],
-        tile: Tile,
-        grid: usize,
-    ) -> Result<()> {
-        match tile {
-            SHORT_COPY => align_both::<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>(x, x_out, y, y_out)
-                .grid(grid)
-                .launch(on),
-            LONG_COPY => align_both::<T, { LONG_COPY.rows }, { LONG_COPY.cols }>(x, x_out, y, y_out)
-                .grid(grid)
-                .launch(on),
-            _ => align_both::<T, { COPY.rows }, { COPY.cols }>(x, x_out, y, y_out).grid(grid).launch(on),
-        }
-    }
+/// Copies the rows of both operands with so many programs.
+fn copy_both<T: LibraryElement>(
+    on: impl LaunchOn,
+    [(x, x_out), (y, y_out)]: [(View<'_, T, 3>, ViewMut<'_, T, 3>); 2],
+    tile: Tile,
+    grid: usize,
+) -> Result<()> {
+    let call = match tile {
+        SHORT_COPY => align_both::<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>,
+        LONG_COPY => align_both::<T, { LONG_COPY.rows }, { LONG_COPY.cols }>,
+        _ => align_both::<T, { COPY.rows }, { COPY.cols }>,
+    };
+    call(x, x_out, y, y_out).grid(grid).launch(on)
 }
 
 /// Copies one, both or none of the operands in their own order, with one launch.
-pub(crate) fn copy_operands<'v, T: CopyRows>(
+pub(crate) fn copy_operands<'v, T: LibraryElement>(
     on: impl LaunchOn,
     operands: [Option<OperandCopy<'v, T>>; 2],
 ) -> Result<Copies<'v, T>> {
@@ -227,7 +191,7 @@ pub(crate) fn copy_operands<'v, T: CopyRows>(
             let (mut a_memory, mut b_memory) = (a.memory(on)?, b.memory(on)?);
             let (mut a_slice, mut b_slice) = (a_memory.slice_mut(), b_memory.slice_mut());
             let (a_out, b_out) = (a.written(&mut a_slice)?, b.written(&mut b_slice)?);
-            T::copy_both(on, [a.lines, b.lines], [a_out, b_out], tile, grid)?;
+            copy_both(on, [(a.lines, a_out), (b.lines, b_out)], tile, grid)?;
             [Some((a, a_memory)), Some((b, b_memory))]
         }
         [None, None] => [None, None],
@@ -236,22 +200,19 @@ pub(crate) fn copy_operands<'v, T: CopyRows>(
             let mut memory = copy.memory(on)?;
             let mut slice = memory.slice_mut();
             let out = copy.written(&mut slice)?;
-            T::copy_one(on, copy.lines, out, tile, grid)?;
+            copy_one(on, (copy.lines, out), tile, grid)?;
             if a.is_some() { [Some((copy, memory)), None] } else { [None, Some((copy, memory))] }
         }
     }))
 }
 
 /// Copies some of the operands, to their own order or to the other one.
-pub(crate) fn copies_of<'v, T: CopyRows>(
+pub(crate) fn copies_of<'v, T: LibraryElement>(
     on: impl LaunchOn,
     given: [View<'v, T, 3>; 2],
     copied: [bool; 2],
     transposed: [bool; 2],
-) -> Result<Copies<'v, T>>
-where
-    transpose_rows::Choice<T, { TRANSPOSED.rows }, { TRANSPOSED.cols }>: transpose_rows::Declared,
-{
+) -> Result<Copies<'v, T>> {
     let own = |operand: usize| copied[operand] && !transposed[operand];
     let mut copies =
         copy_operands(on, [0, 1].map(|operand| own(operand).then(|| OperandCopy::new(given[operand]))))?;
@@ -261,12 +222,9 @@ where
     Ok(copies)
 }
 
-impl<'v, T: Element> Copies<'v, T> {
+impl<'v, T: LibraryElement> Copies<'v, T> {
     /// Copies one more operand, to the other order.
-    fn add_transposed(&mut self, on: impl LaunchOn, operand: usize, of: View<'v, T, 3>) -> Result<()>
-    where
-        transpose_rows::Choice<T, { TRANSPOSED.rows }, { TRANSPOSED.cols }>: transpose_rows::Declared,
-    {
+    fn add_transposed(&mut self, on: impl LaunchOn, operand: usize, of: View<'v, T, 3>) -> Result<()> {
         let copy = OperandCopy::transposed(of);
         let mut memory = copy.memory(on)?;
         let mut slice = memory.slice_mut();

@@ -7,6 +7,8 @@ use dsl_runtime::prelude::*;
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::float::{HalfFloat, LibraryElement, LibraryFloat};
+
     /// The accumulator of `M` rows of `a` and `N` columns of `b`, over K from `k_begin` to `k_end` in steps of `K`; `b` has one matrix,
     /// or as many as `a`.
     #[fuse_fn]
@@ -116,7 +118,7 @@ pub(crate) mod kernels {
     /// one matrix, or as many as `a`. Without a bias, it has no elements. Threads have no registers for a residual, and an activation
     /// chosen at launch would take a tenth of the time of a matmul of few terms.
     #[fuse_kernel(T = [f16, bf16], ACT = [0, 1, 2, 4], M = [128], N = [192, 256], K = [64])]
-    pub fn matmul<T: Float, const ACT: usize, const M: usize, const N: usize, const K: usize>(
+    pub fn matmul<T: HalfFloat, const ACT: usize, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         bias: &View<T, 2>,
@@ -146,7 +148,7 @@ pub(crate) mod kernels {
             { M: 16, N: 32, K: 128, num_warps: 4, num_stages: 4 },
         ],
     )]
-    pub fn matmul_small<T: Float, const M: usize, const N: usize, const K: usize>(
+    pub fn matmul_small<T: HalfFloat, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         bias: &View<T, 2>,
@@ -166,7 +168,7 @@ pub(crate) mod kernels {
     /// that of reading it. Products are added element by element and reduced once behind the loop; `mma` tiles would be empty but for a row.
     /// All programs read `a`, which the first-level cache serves.
     #[fuse_kernel(T = [f16, bf16], configs = [{ N: 8, K: 512 }, { N: 2, K: 1024 }], num_warps = 4)]
-    pub fn gemv<T: Float, const N: usize, const K: usize>(
+    pub fn gemv<T: HalfFloat, const N: usize, const K: usize>(
         a: &View<T, 2>,
         weight: &View<T, 2>,
         bias: &View<T, 2>,
@@ -188,7 +190,7 @@ pub(crate) mod kernels {
     /// reads rows of operand A for all columns at once. The slices are the second axis of `a` and `b`.
     #[fuse_kernel(T = [f16, bf16], WARPS = [4], M = [16], N = [16], K = [128], num_warps = WARPS, num_stages = 3)]
     pub fn matmul_warp_split_k<
-        T: Float,
+        T: HalfFloat,
         const WARPS: usize,
         const M: usize,
         const N: usize,
@@ -223,7 +225,7 @@ pub(crate) mod kernels {
         { T: f16, M: 64, N: 64, K: 128 }, { T: bf16, M: 64, N: 64, K: 128 },
         { T: f32, M: 64, N: 64, K: 16, num_warps: 4 }, { T: f32, M: 32, N: 32, K: 16, num_warps: 2 },
     ])]
-    pub fn matmul_split_k<T: Float, const M: usize, const N: usize, const K: usize>(
+    pub fn matmul_split_k<T: LibraryFloat, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         partials: &mut View<f32, 4>,
@@ -315,7 +317,7 @@ pub(crate) mod kernels {
 
     /// Reduces the partial sums, and runs the epilogue.
     #[fuse_kernel(T = [f16, bf16, f32], configs = [{ M: 1, N: 256 }, { M: 4, N: 256 }, { M: 16, N: 32 }], num_warps = 4)]
-    pub fn reduce_split_k<T: Float, const M: usize, const N: usize>(
+    pub fn reduce_split_k<T: LibraryFloat, const M: usize, const N: usize>(
         partials: &View<f32, 4>,
         bias: &View<T, 2>,
         residual: &View<T, 3>,
@@ -338,7 +340,10 @@ pub(crate) mod kernels {
         T = [f16, bf16, f32, i8, f8e4m3], configs = [{ M: 8, N: 256 }, { M: 8, N: 1024 }, { M: 64, N: 32 }],
         num_warps = 4,
     )]
-    pub fn align_rows<T: Element, const M: usize, const N: usize>(x: &View<T, 3>, out: &mut View<T, 3>) {
+    pub fn align_rows<T: LibraryElement, const M: usize, const N: usize>(
+        x: &View<T, 3>,
+        out: &mut View<T, 3>,
+    ) {
         let (batch, row, col) =
             tile_offsets::<M, N>(tl::program_id(0), out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
         out.store(x.load::<1, M, N>(batch, row, col), batch, row, col);
@@ -346,7 +351,10 @@ pub(crate) mod kernels {
 
     /// Copies `M x N` elements of each matrix to its transpose, whose rows begin at cache lines.
     #[fuse_kernel(T = [f32, i8, f8e4m3], M = [64], N = [64], num_warps = 4)]
-    pub fn transpose_rows<T: Element, const M: usize, const N: usize>(x: &View<T, 3>, out: &mut View<T, 3>) {
+    pub fn transpose_rows<T: LibraryElement, const M: usize, const N: usize>(
+        x: &View<T, 3>,
+        out: &mut View<T, 3>,
+    ) {
         let (batch, row, col) =
             tile_offsets::<M, N>(tl::program_id(0), x.shape(1).to::<i32>(), x.shape(2).to::<i32>());
         out.store(tl::permute(x.load::<1, M, N>(batch, row, col), [0, 2, 1]), batch, col, row);
@@ -357,7 +365,7 @@ pub(crate) mod kernels {
         T = [f16, bf16, f32, i8, f8e4m3], configs = [{ M: 8, N: 256 }, { M: 8, N: 1024 }, { M: 64, N: 32 }],
         num_warps = 4,
     )]
-    pub fn align_both<T: Element, const M: usize, const N: usize>(
+    pub fn align_both<T: LibraryElement, const M: usize, const N: usize>(
         x: &View<T, 3>,
         x_out: &mut View<T, 3>,
         y: &View<T, 3>,

@@ -49,15 +49,16 @@
 //! 2; grouped matmuls over lists of rows as in vLLM's fused mixture of experts.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{Result, trace_choice};
+use dsl_runtime::{Result, Temporary, trace_choice};
 
+use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
 use crate::form::Cost;
 use crate::moe_kernels::{
     BLOCK, LARGE_TILE_ROWS, MAX_EXPERTS, SMALL_TILE_ROWS, combine_choices, experts_down, experts_gate_up,
     group_by_expert, quantize_f32,
 };
 use crate::quantize::Quantize;
-use crate::quantized_matmul::QuantizedElement;
+use crate::quantized_matmul::MAX_K_I8;
 use crate::shape::Checks;
 
 const CHECKS: Checks = Checks("moe");
@@ -97,86 +98,28 @@ pub struct QuantizedRows<'a> {
     pub scales: Slice<'a, f32>,
 }
 
-/// The inputs of the sum for each token.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct WeightedRows<'a> {
-    weighted_rows: Slice<'a, f32>,
-    routing: Routing<'a>,
-    out_scales: Slice<'a, f32>,
-    sizes: Sizes,
+/// Rows of `x` to quantize.
+struct QuantizeRows<'a, 'o, T: LibraryFloat> {
+    x: Slice<'a, T>,
+    cols: usize,
+    out: SliceMut<'o, i8>,
+    scales: SliceMut<'o, f32>,
 }
 
-/// A type that results may have: `f32`, `f16`, `bf16`, or `i8` by [`Moe::requantize`].
-pub trait CombineChoices: Element {
-    /// Adds up the choices of each token.
-    #[doc(hidden)]
-    fn combine(on: impl LaunchOn, of: WeightedRows<'_>, out: SliceMut<'_, Self>) -> Result<()>;
-}
+impl<T: LibraryFloat> ByWidth<T> for QuantizeRows<'_, '_, T> {
+    fn launch_half(self, on: impl LaunchOn) -> Result<()>
+    where
+        T: HalfFloat,
+    {
+        Quantize::new(self.x, self.cols).to_i8(on, self.out, self.scales)
+    }
 
-macro_rules! combine {
-    ($($O:ident, $ROUND:literal;)*) => {$(
-        impl CombineChoices for $O {
-            fn combine(on: impl LaunchOn, of: WeightedRows<'_>, out: SliceMut<'_, $O>) -> Result<()> {
-                let WeightedRows { weighted_rows, routing: Routing { experts, top_k, .. }, out_scales, sizes } = of;
-                let (n_experts, top_k, n_cols) = (sizes.experts as i32, top_k as i32, sizes.k as i32);
-                let grid = (sizes.tokens, sizes.k.div_ceil(STEP));
-                let call = combine_choices::<$O, $ROUND, STEP>(
-                    weighted_rows, experts, out_scales, out, n_experts, top_k, n_cols,
-                );
-                call.grid(grid).launch(on)
-            }
-        }
-    )*};
-}
-
-combine! {
-    f32, false;
-    f16, false;
-    bf16, false;
-    i8, true;
-}
-
-/// A type that rows of `x` may have: `f32`, `f16` or `bf16`.
-pub trait Rows: Float + CombineChoices {
-    /// Quantizes rows of so many elements, as [`Moe::launch`] does.
-    ///
-    /// # Errors
-    /// For 16-bit types those of [`Quantize::to_i8`]; those of a launch.
-    fn quantize(
-        on: impl LaunchOn,
-        x: (Slice<'_, Self>, usize),
-        out: SliceMut<'_, i8>,
-        scales: SliceMut<'_, f32>,
-    ) -> Result<()>;
-}
-
-macro_rules! rows {
-    ($($T:ident),*) => {$(
-        impl Rows for $T {
-            fn quantize(
-                on: impl LaunchOn,
-                (x, cols): (Slice<'_, $T>, usize),
-                out: SliceMut<'_, i8>,
-                scales: SliceMut<'_, f32>,
-            ) -> Result<()> {
-                Quantize::new(x, cols).to_i8(on, out, scales)
-            }
-        }
-    )*};
-}
-
-rows!(f16, bf16);
-
-impl Rows for f32 {
-    fn quantize(
-        on: impl LaunchOn,
-        (x, cols): (Slice<'_, f32>, usize),
-        out: SliceMut<'_, i8>,
-        scales: SliceMut<'_, f32>,
-    ) -> Result<()> {
-        let rows = scales.len();
-        quantize_f32::<STEP>(x, out, scales, cols as i32).grid(rows).launch(on)
+    fn launch_single(self, on: impl LaunchOn) -> Result<()>
+    where
+        T: SingleFloat,
+    {
+        let (x, rows) = (T::slice(self.x), self.scales.len());
+        quantize_f32::<STEP>(x, self.out, self.scales, self.cols as i32).grid(rows).launch(on)
     }
 }
 
@@ -205,6 +148,24 @@ impl Sizes {
     fn blocks(self) -> usize {
         self.f.div_ceil(BLOCK)
     }
+
+    /// Programs of the last sum.
+    fn combining_programs(self) -> (usize, usize) {
+        (self.tokens, self.k.div_ceil(STEP))
+    }
+}
+
+/// Quantizes rows of `cols` elements, as [`Moe::launch`] does.
+///
+/// # Errors
+/// For 16-bit types those of [`Quantize::to_i8`]; those of a launch.
+pub fn quantize_rows<T: LibraryFloat>(
+    on: impl LaunchOn,
+    (x, cols): (Slice<'_, T>, usize),
+    out: SliceMut<'_, i8>,
+    scales: SliceMut<'_, f32>,
+) -> Result<()> {
+    T::launch_by_width(QuantizeRows { x, cols, out, scales }, on)
 }
 
 /// Tokens through their experts: `Moe::new(experts, routing)`.
@@ -222,10 +183,11 @@ impl<'a> Moe<'a> {
 
     /// Computes `out` of rows `x`, both `k` elements for each token, on a device or stream.
     ///
-    /// # Errors If shapes or lengths do not fit each other; if there are no experts or more than [`MAX_EXPERTS`]; if `k` is
+    /// # Errors
+    /// If shapes or lengths do not fit each other; if there are no experts or more than [`MAX_EXPERTS`]; if `k` is
     /// more than an `i32` adds products of, or for 16-bit types more than [`crate::quantize::MAX_COLS`]; if there is too little
     /// temporary memory; those of a launch.
-    pub fn launch<'x, 'o, T: Rows>(
+    pub fn launch<'x, 'o, T: LibraryFloat>(
         &self,
         on: impl LaunchOn,
         x: impl Into<Slice<'x, T>>,
@@ -237,22 +199,27 @@ impl<'a> Moe<'a> {
             return Ok(());
         }
         let (mut rows, mut scales) = (on.temporary::<i8>(x.len())?, on.temporary::<f32>(sizes.tokens)?);
-        T::quantize(on, (x, sizes.k), rows.slice_mut(), scales.slice_mut())?;
-        let quantized = QuantizedRows { rows: rows.slice(), scales: scales.slice() };
-        self.launch_rows(on, quantized, out, scales.slice().slice(..0))
+        quantize_rows(on, (x, sizes.k), rows.slice_mut(), scales.slice_mut())?;
+        self.launch_quantized(on, QuantizedRows { rows: rows.slice(), scales: scales.slice() }, out)
     }
 
-    /// The same of rows that are quantized already. `T` is `f32`, `f16` or `bf16`.
+    /// The same of rows that are quantized already.
     ///
     /// # Errors
     /// Those of [`Moe::launch`].
-    pub fn launch_quantized<'o, T: Rows>(
+    pub fn launch_quantized<'o, T: LibraryFloat>(
         &self,
         on: impl LaunchOn,
         x: QuantizedRows<'_>,
         out: impl Into<SliceMut<'o, T>>,
     ) -> Result<()> {
-        self.launch_rows(on, x, out.into(), x.scales.slice(..0))
+        let out = out.into();
+        let Some((sizes, weighted_rows)) = self.weighted_rows(on, x, out.len())? else { return Ok(()) };
+        let (rows, experts, nothing) = (weighted_rows.slice(), self.routing.experts, x.scales.slice(..0));
+        let [n_experts, top_k, n_cols] = [sizes.experts, self.routing.top_k, sizes.k].map(|n| n as i32);
+        combine_choices::<T, false, STEP>(rows, experts, nothing, out, n_experts, top_k, n_cols)
+            .grid(sizes.combining_programs())
+            .launch(on)
     }
 
     /// The same with a result in `i8`, divided by a scale for each token.
@@ -266,30 +233,31 @@ impl<'a> Moe<'a> {
         out: impl Into<SliceMut<'o, i8>>,
         scales: impl Into<Slice<'s, f32>>,
     ) -> Result<()> {
-        let scales = scales.into();
+        let (out, scales) = (out.into(), scales.into());
         CHECKS.same(("the scales of x", x.scales.len()), ("those of out", scales.len()))?;
-        self.launch_rows(on, x, out.into(), scales)
+        let Some((sizes, weighted_rows)) = self.weighted_rows(on, x, out.len())? else { return Ok(()) };
+        let (rows, experts) = (weighted_rows.slice(), self.routing.experts);
+        let [n_experts, top_k, n_cols] = [sizes.experts, self.routing.top_k, sizes.k].map(|n| n as i32);
+        combine_choices::<i8, true, STEP>(rows, experts, scales, out, n_experts, top_k, n_cols)
+            .grid(sizes.combining_programs())
+            .launch(on)
     }
 
-    fn launch_rows<O: CombineChoices>(
+    /// Computes the weighted row of each choice into temporary memory; nothing if the result has no elements.
+    fn weighted_rows(
         &self,
         on: impl LaunchOn,
         x: QuantizedRows<'_>,
-        out: SliceMut<'_, O>,
-        out_scales: Slice<'_, f32>,
-    ) -> Result<()> {
-        let sizes = self.sizes(x.rows.len(), out.len())?;
+        out: usize,
+    ) -> Result<Option<(Sizes, Temporary<f32>)>> {
+        let sizes = self.sizes(x.rows.len(), out)?;
         CHECKS.extents("the scales of x", [x.scales.len()], [sizes.tokens])?;
-        if out.is_empty() {
-            return Ok(());
+        if out == 0 {
+            return Ok(None);
         }
         let mut weighted_rows = on.temporary::<f32>(sizes.choices * sizes.k)?;
         self.launch_experts(on, sizes, x, weighted_rows.slice_mut())?;
-        O::combine(
-            on,
-            WeightedRows { weighted_rows: weighted_rows.slice(), routing: self.routing, out_scales, sizes },
-            out,
-        )
+        Ok(Some((sizes, weighted_rows)))
     }
 
     /// Computes the weighted row of each choice.
@@ -310,59 +278,59 @@ impl<'a> Moe<'a> {
         let (mut tile_experts, mut n_tiles) = (on.temporary::<i32>(tiles)?, on.temporary::<i32>(1)?);
         let mut intermediate = on.temporary::<i8>(choices * f)?;
         let mut scales = on.temporary::<f32>(choices * blocks)?;
-        macro_rules! with_tile_rows {
-            ($ROWS:ident) => {{
-                let (to_sorted, to_experts, to_count) =
-                    (sorted.slice_mut(), tile_experts.slice_mut(), n_tiles.slice_mut());
-                group_by_expert::<$ROWS, MAX_EXPERTS, STEP>(
-                    routing.experts,
-                    to_sorted,
-                    to_experts,
-                    to_count,
-                    n_choices,
-                    n_experts,
-                )
-                .grid(experts)
-                .launch(on)?;
-                let (sorted, tile_experts, n_tiles) = (sorted.slice(), tile_experts.slice(), n_tiles.slice());
-                if f > 0 {
-                    experts_gate_up::<$ROWS, BLOCK, BLOCK>(
-                        x.rows,
-                        x.scales,
-                        gate_up.reshape([experts, 2, f, k])?,
-                        gate_up_scales.reshape([experts, 2, f])?,
-                        sorted,
-                        tile_experts,
-                        n_tiles,
-                        intermediate.slice_mut(),
-                        scales.slice_mut(),
-                        n_choices,
-                        top_k,
-                    )
-                    .grid(tiles * blocks)
-                    .launch(on)?;
-                }
-                experts_down::<$ROWS, BLOCK, BLOCK>(
-                    intermediate.slice(),
-                    scales.slice(),
-                    down,
-                    down_scales,
-                    routing.weights,
-                    sorted,
-                    tile_experts,
-                    n_tiles,
-                    weighted_rows,
-                    n_choices,
-                )
-                .grid(tiles * k.div_ceil(BLOCK))
-                .launch(on)
-            }};
-        }
-        if rows == SMALL_TILE_ROWS {
-            with_tile_rows!(SMALL_TILE_ROWS)
+        let is_small = rows == SMALL_TILE_ROWS;
+        let group = if is_small {
+            group_by_expert::<SMALL_TILE_ROWS, MAX_EXPERTS, STEP>
         } else {
-            with_tile_rows!(LARGE_TILE_ROWS)
+            group_by_expert::<LARGE_TILE_ROWS, MAX_EXPERTS, STEP>
+        };
+        let [to_sorted, to_experts, to_count] =
+            [&mut sorted, &mut tile_experts, &mut n_tiles].map(|memory| memory.slice_mut());
+        group(routing.experts, to_sorted, to_experts, to_count, n_choices, n_experts)
+            .grid(experts)
+            .launch(on)?;
+        let [sorted, tile_experts, n_tiles] = [&sorted, &tile_experts, &n_tiles].map(|memory| memory.slice());
+        if f > 0 {
+            let multiply = if is_small {
+                experts_gate_up::<SMALL_TILE_ROWS, BLOCK, BLOCK>
+            } else {
+                experts_gate_up::<LARGE_TILE_ROWS, BLOCK, BLOCK>
+            };
+            multiply(
+                x.rows,
+                x.scales,
+                gate_up.reshape([experts, 2, f, k])?,
+                gate_up_scales.reshape([experts, 2, f])?,
+                sorted,
+                tile_experts,
+                n_tiles,
+                intermediate.slice_mut(),
+                scales.slice_mut(),
+                n_choices,
+                top_k,
+            )
+            .grid(tiles * blocks)
+            .launch(on)?;
         }
+        let multiply = if is_small {
+            experts_down::<SMALL_TILE_ROWS, BLOCK, BLOCK>
+        } else {
+            experts_down::<LARGE_TILE_ROWS, BLOCK, BLOCK>
+        };
+        multiply(
+            intermediate.slice(),
+            scales.slice(),
+            down,
+            down_scales,
+            routing.weights,
+            sorted,
+            tile_experts,
+            n_tiles,
+            weighted_rows,
+            n_choices,
+        )
+        .grid(tiles * k.div_ceil(BLOCK))
+        .launch(on)
     }
 
     /// The extents, if all fits together.
@@ -377,11 +345,9 @@ impl<'a> Moe<'a> {
         CHECKS.extents("gate_up_scales", gate_up_scales.shape(), [experts, both])?;
         CHECKS.extents("down", down.shape(), [experts, k, f])?;
         CHECKS.extents("down_scales", down_scales.shape(), [experts, k])?;
-        let most = <i8 as QuantizedElement>::MAX_K;
-        if k > most {
-            return Err(
-                CHECKS.error(format!("k is {k}, the most products of i8 that can be added are {most}"))
-            );
+        if k > MAX_K_I8 {
+            let reason = format!("k is {k}, the most products of i8 that can be added are {MAX_K_I8}");
+            return Err(CHECKS.error(reason));
         }
         let choices = routing.experts.len();
         CHECKS.same(("routing.experts", choices), ("routing.weights", routing.weights.len()))?;

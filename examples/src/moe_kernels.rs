@@ -18,6 +18,8 @@ pub(crate) const LARGE_TILE_ROWS: usize = 64;
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::float::LibraryElement;
+
     /// Where the absolute maximum is smaller, all elements become 0: the inverse scale stays within the range of `f32`.
     const MIN_ABS_MAX: f32 = 1e-30;
     /// The scale, where the absolute maximum is 1.
@@ -192,7 +194,7 @@ mod kernels {
             { O: f32, ROUND: false }, { O: f16, ROUND: false }, { O: bf16, ROUND: false }, { O: i8, ROUND: true },
         ],
     )]
-    pub fn combine_choices<O: Element, const ROUND: bool, const N: usize>(
+    pub fn combine_choices<O: LibraryElement, const ROUND: bool, const N: usize>(
         weighted_rows: &[f32],
         experts: &[i32],
         out_scales: &[f32],

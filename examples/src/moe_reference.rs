@@ -2,7 +2,7 @@
 
 use dsl_runtime::{DType, Float};
 
-use crate::activation::{self, SILU};
+use crate::activation::Activation;
 use crate::moe_kernels::BLOCK;
 use crate::reference::{Expected, unit_roundoff};
 
@@ -36,7 +36,7 @@ impl HostExperts<'_> {
             Expected { value, within: within + 4.0 * unit * (value.abs() + within) }
         };
         let gated = |i: usize| {
-            let (gate, up) = (activation::propagated::<SILU>(channels(i), DType::F32), channels(f + i));
+            let (gate, up) = (Activation::Silu.propagated(channels(i), DType::F32), channels(f + i));
             let value = gate.value * up.value;
             let within = gate.within * (up.value.abs() + up.within) + gate.value.abs() * up.within;
             Expected { value, within: within + unit * (value.abs() + within) }

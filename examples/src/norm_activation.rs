@@ -15,7 +15,8 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::activation;
+use crate::activation::Activation;
+use crate::float::LibraryFloat;
 use crate::reference::Expected;
 use crate::shape::Checks;
 use crate::{layer_norm, rms_norm};
@@ -29,6 +30,8 @@ pub const PIECE: usize = 8192;
 #[fuse_module]
 mod kernels {
     use dsl_runtime::prelude::*;
+
+    use crate::float::LibraryFloat;
 
     use crate::welford::mean_and_variance;
 
@@ -61,7 +64,7 @@ mod kernels {
         num_warps = if BLOCK == 256 { 2 } else { (BLOCK / 512).min(8) },
         num_ctas = (BLOCK / 4096).max(1),
     )]
-    pub fn norm_activation<T: Float, const BLOCK: usize>(
+    pub fn norm_activation<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -96,7 +99,7 @@ mod kernels {
     /// The same of rows longer than any tile: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
     /// mean of its elements, which stays 0 for RMSNorm, and the sum of their squared deviations from it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
-    pub fn norm_activation_long<T: Float, const BLOCK: usize>(
+    pub fn norm_activation_long<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -139,32 +142,38 @@ mod kernels {
 
 pub use kernels::{norm_activation, norm_activation_long};
 
-/// The activation of the norm of each row: `NormActivation::<bf16, SILU>::rms_norm(&x, &gamma)`. `T` is `f32`, `f16` or `bf16`; `ACT` is
-/// one of [`crate::activation`].
+/// The activation of the norm of each row: `NormActivation::rms_norm(&x, &gamma, Activation::Silu)`.
 #[derive(Clone, Copy)]
-pub struct NormActivation<'a, T: Float, const ACT: usize> {
+pub struct NormActivation<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
     /// Where it is none, the norm is RMSNorm.
     beta: Option<Slice<'a, T>>,
     residual: Option<Slice<'a, T>>,
+    activation: Activation,
     eps: f32,
 }
 
-impl<'a, T: Float, const ACT: usize> NormActivation<'a, T, ACT> {
+impl<'a, T: LibraryFloat> NormActivation<'a, T> {
     /// LayerNorm of the rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
     pub fn layer_norm(
         x: impl Into<Slice<'a, T>>,
         gamma: impl Into<Slice<'a, T>>,
         beta: impl Into<Slice<'a, T>>,
+        activation: Activation,
     ) -> Self {
         let (x, gamma, beta) = (x.into(), gamma.into(), Some(beta.into()));
-        NormActivation { x, gamma, beta, residual: None, eps: 1e-5 }
+        NormActivation { x, gamma, beta, residual: None, activation, eps: 1e-5 }
     }
 
     /// RMSNorm of the rows of `x`, each as long as `gamma`; `eps` is 1e-6.
-    pub fn rms_norm(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
-        NormActivation { x: x.into(), gamma: gamma.into(), beta: None, residual: None, eps: 1e-6 }
+    pub fn rms_norm(
+        x: impl Into<Slice<'a, T>>,
+        gamma: impl Into<Slice<'a, T>>,
+        activation: Activation,
+    ) -> Self {
+        let (x, gamma) = (x.into(), gamma.into());
+        NormActivation { x, gamma, beta: None, residual: None, activation, eps: 1e-6 }
     }
 
     /// What is added at the end, as long as `x`.
@@ -181,12 +190,7 @@ impl<'a, T: Float, const ACT: usize> NormActivation<'a, T, ACT> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        norm_activation::Choice<T>: norm_activation::Declared,
-        norm_activation_long::Choice<T, PIECE>: norm_activation_long::Declared,
-    {
-        const { assert!(ACT <= activation::SILU, "there is no such activation") };
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks, cols) = (out.into(), Checks("norm_activation"), self.gamma.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         if let Some(beta) = self.beta {
@@ -203,7 +207,7 @@ impl<'a, T: Float, const ACT: usize> NormActivation<'a, T, ACT> {
         // Absent arguments are not read: a slice of the same length stands for them, so that the guards are the same.
         let (beta, residual_values) = (self.beta.unwrap_or(gamma), self.residual.unwrap_or(x));
         let [subtract_mean, add_residual] = [self.beta.is_some(), self.residual.is_some()].map(i32::from);
-        let (n_cols, eps, act) = (cols as i32, self.eps, ACT as i32);
+        let (n_cols, eps, act) = (cols as i32, self.eps, self.activation as i32);
         if cols > MAX_TILE {
             let call = norm_activation_long::<T, PIECE>(
                 x,
@@ -235,12 +239,23 @@ impl<'a, T: Float, const ACT: usize> NormActivation<'a, T, ACT> {
     }
 }
 
-/// What the kernel computes, in `f64`, and the bound that the module's documentation states; RMSNorm where there is no `beta`.
-pub fn reference<T: Float, const ACT: usize>(
+/// A norm's parameters on the host: those of RMSNorm where there is no `beta`.
+#[derive(Clone, Copy, Debug)]
+pub struct HostNorm<'a, T> {
+    /// The scale of each column.
+    pub gamma: &'a [T],
+    /// What LayerNorm adds to each column.
+    pub beta: Option<&'a [T]>,
+    /// What is added to the variance, or the mean of the squares.
+    pub eps: f32,
+}
+
+/// What the kernel computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float>(
     x: &[T],
-    (gamma, beta): (&[T], Option<&[T]>),
+    HostNorm { gamma, beta, eps }: HostNorm<'_, T>,
+    activation: Activation,
     residual: Option<&[T]>,
-    eps: f32,
 ) -> Vec<Expected> {
     let wide = |values: &[T]| values.iter().map(|value| value.to_f64()).collect::<Vec<f64>>();
     let normed = match beta {
@@ -249,7 +264,7 @@ pub fn reference<T: Float, const ACT: usize>(
     };
     let added = |(i, normed): (usize, Expected)| {
         let residual_values = residual.map_or(0.0, |residual| residual[i].to_f64());
-        activation::propagated_sum::<ACT>(normed, residual_values, T::DTYPE)
+        activation.propagated_sum(normed, residual_values, T::DTYPE)
     };
     normed.into_iter().enumerate().map(added).collect()
 }

@@ -23,10 +23,12 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::activation;
+use crate::activation::Activation;
+use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
 use crate::form::{Form, no_fused_f32};
 use crate::layer_norm::LayerNorm;
-use crate::matmul::{Matmul, Multiply, Tile};
+use crate::matmul::{Matmul, Tile};
+use crate::matmul_dispatch::EPILOGUE;
 use crate::reference::{Expected, unit_roundoff};
 use crate::rms_norm::RmsNorm;
 use crate::shape::Checks;
@@ -49,10 +51,12 @@ const CHECKS: Checks = Checks("norm_linear");
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::float::{HalfFloat, LibraryFloat};
+
     /// Scales `N` columns of `weight` by `gamma`, one for each row, and writes their sums and `beta · weight + bias`. There may be
     /// no `beta` and no `bias`.
     #[fuse_kernel(T = [f32, f16, bf16], K = [128], N = [32], num_warps = 4)]
-    pub fn fold_norm<T: Float, const K: usize, const N: usize>(
+    pub fn fold_norm<T: LibraryFloat, const K: usize, const N: usize>(
         weight: &View<T, 2>,
         gamma: &[T],
         beta: &[T],
@@ -108,7 +112,7 @@ mod kernels {
         num_warps = 4, num_stages = 4,
     )]
     pub fn norm_linear<
-        T: Float,
+        T: HalfFloat,
         const SUBTRACT_MEAN: bool,
         const M: usize,
         const N: usize,
@@ -162,7 +166,7 @@ pub use kernels::{fold_norm, norm_linear};
 
 /// A norm's parameters, each as long as a row.
 #[derive(Clone, Copy)]
-pub enum Norm<'a, T: Float> {
+pub enum Norm<'a, T: LibraryFloat> {
     /// `(x - mean) / sqrt(variance + eps) * gamma + beta`
     Layer {
         /// The scale of each column.
@@ -179,7 +183,7 @@ pub enum Norm<'a, T: Float> {
 
 /// The weights of a linear layer with the parameters of the norm before it folded in.
 #[derive(Debug)]
-pub struct FoldedLinear<T: Float> {
+pub struct FoldedLinear<T: LibraryFloat> {
     /// `W'`, column by column: `n` rows of `k`.
     weight: Buffer<T>,
     sums: Buffer<f32>,
@@ -192,7 +196,7 @@ pub struct FoldedLinear<T: Float> {
     subtract_mean: bool,
 }
 
-impl<T: Normalize> FoldedLinear<T> {
+impl<T: LibraryFloat> FoldedLinear<T> {
     /// Folds a norm into the weights `[k, n]`, with any strides, and the bias, `n` elements if there is one.
     ///
     /// # Errors
@@ -222,7 +226,9 @@ impl<T: Normalize> FoldedLinear<T> {
         if n > 0 {
             let (beta, bias) = (beta.unwrap_or(nothing.slice(..)), bias.unwrap_or(nothing.slice(..)));
             let out = folded.view_mut([n, k])?.permute([1, 0]);
-            T::fold(device, [gamma, beta, bias], weight, out, [&mut sums, &mut constants])?;
+            fold_norm::<T, 128, FOLD_COLS>(weight, gamma, beta, bias, out, &mut sums, &mut constants)
+                .grid(n.div_ceil(FOLD_COLS))
+                .launch(device)?;
         }
         let rounded = || -> Result<Buffer<T>> {
             let constants = constants.download()?;
@@ -256,21 +262,41 @@ impl<T: Normalize> FoldedLinear<T> {
         let [k, n] = self.extents;
         Ok(self.weight.view([n, k])?.permute([1, 0]))
     }
+
+    /// Launches the norm without parameters, for the separate form.
+    pub(crate) fn normalize(
+        &self,
+        on: impl LaunchOn,
+        x: Slice<'_, T>,
+        out: SliceMut<'_, T>,
+        eps: f32,
+    ) -> Result<()> {
+        if self.subtract_mean {
+            LayerNorm::new(x, &self.ones, &self.zeros).eps(eps).launch(on, out)
+        } else {
+            RmsNorm::new(x, &self.ones).eps(eps).launch(on, out)
+        }
+    }
 }
 
-/// The norm of the rows of `x`, and the linear layer behind it: `NormLinear::<bf16, GELU>::new(&x, &folded)`. `T` is `f32`, `f16` or
-/// `bf16`; `ACT` is `IDENTITY`, `RELU`, `GELU` or `SILU` of [`crate::activation`].
+/// The norm of the rows of `x`, and the linear layer behind it: `NormLinear::new(&x, &folded).activation(Activation::Gelu)`.
 #[derive(Clone, Copy)]
-pub struct NormLinear<'a, T: Float, const ACT: usize> {
+pub struct NormLinear<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     layer: &'a FoldedLinear<T>,
+    activation: Activation,
     eps: f32,
 }
 
-impl<'a, T: Normalize, const ACT: usize> NormLinear<'a, T, ACT> {
+impl<'a, T: LibraryFloat> NormLinear<'a, T> {
     /// Rows of `x` as long as those that the layer was folded for; `eps` is 1e-5.
     pub fn new(x: impl Into<Slice<'a, T>>, layer: &'a FoldedLinear<T>) -> Self {
-        NormLinear { x: x.into(), layer, eps: 1e-5 }
+        NormLinear { x: x.into(), layer, activation: Activation::Identity, eps: 1e-5 }
+    }
+
+    /// Applies the identity, ReLU, GELU or SiLU.
+    pub fn activation(self, activation: Activation) -> Self {
+        NormLinear { activation, ..self }
     }
 
     /// What is added to the variance or the mean square, so that a row of zeros does not divide by zero.
@@ -281,14 +307,12 @@ impl<'a, T: Normalize, const ACT: usize> NormLinear<'a, T, ACT> {
     /// Computes into `out`, `[rows, n]`, on a device or stream, in the form that is faster there.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; if there is no memory for the normalized rows; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>) -> Result<()>
-    where
-        T: Multiply<ACT>,
-    {
+    /// If the lengths do not fit each other; if there is no kernel with the activation; if there is no memory for the normalized rows;
+    /// those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>) -> Result<()> {
         let [rows, _] = out.shape();
         let [k, n] = self.layer.extents;
-        let form = T::form(on, rows, [k, n]);
+        let form = form::<T>(on, rows, [k, n]);
         trace_choice(
             "norm_linear",
             format_args!("{form:?}: {rows} rows of {k}, {n} columns; {FEW_ROWS} rows are fused at most"),
@@ -300,11 +324,11 @@ impl<'a, T: Normalize, const ACT: usize> NormLinear<'a, T, ACT> {
     ///
     /// # Errors
     /// Those of [`NormLinear::launch`]; [`Form::Fused`] of `f32`, which has none.
-    pub fn launch_as<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>, form: Form) -> Result<()>
-    where
-        T: Multiply<ACT>,
-    {
-        let ([k, n], [rows, cols]) = (self.layer.extents, out.shape());
+    pub fn launch_as<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>, form: Form) -> Result<()> {
+        let ([k, n], [rows, cols], activation) = (self.layer.extents, out.shape(), self.activation);
+        if !EPILOGUE.contains(&activation) {
+            return Err(activation.unsupported(CHECKS, &EPILOGUE));
+        }
         CHECKS.extents("out", [rows, cols], [rows, n])?;
         CHECKS.extents("x", [self.x.len()], [rows * k])?;
         if rows * n == 0 {
@@ -312,151 +336,66 @@ impl<'a, T: Normalize, const ACT: usize> NormLinear<'a, T, ACT> {
         }
         let x = self.x.view([rows, k])?;
         match form {
-            Form::Fused => T::fused(on, x, self.layer, out, (ACT as i32, self.eps)),
+            Form::Fused => {
+                T::launch_by_width(Fused { x, layer: self.layer, activation, eps: self.eps, out }, on)
+            }
             Form::Separate => {
                 let mut normalized = on.temporary::<T>(rows * k)?;
-                T::normalize(on, self.x, self.layer, normalized.slice_mut(), self.eps)?;
+                self.layer.normalize(on, self.x, normalized.slice_mut(), self.eps)?;
                 let normalized = normalized.slice().view([rows, k])?;
-                let linear = Matmul::<T, ACT>::new(normalized, self.layer.weight()?);
+                let linear = Matmul::new(normalized, self.layer.weight()?).activation(activation);
                 self.layer.bias().map_or(linear, |bias| linear.bias(bias)).launch(on, out)
             }
         }
     }
 }
 
-/// The element types of [`NormLinear`].
-pub trait Normalize: Float {
-    /// The form that is faster for so many rows of a layer `[k, n]`.
-    #[doc(hidden)]
-    fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form;
-
-    /// Launches [`fold_norm`], with `gamma`, `beta` and the bias, into the weights, their sums and the constants.
-    #[doc(hidden)]
-    fn fold(
-        device: &Device,
-        parameters: [Slice<'_, Self>; 3],
-        weight: View<'_, Self, 2>,
-        out: ViewMut<'_, Self, 2>,
-        columns: [&mut Buffer<f32>; 2],
-    ) -> Result<()>;
-
-    /// Launches the norm without parameters.
-    #[doc(hidden)]
-    fn normalize(
-        on: impl LaunchOn,
-        x: Slice<'_, Self>,
-        layer: &FoldedLinear<Self>,
-        out: SliceMut<'_, Self>,
-        eps: f32,
-    ) -> Result<()>;
-
-    /// Launches [`norm_linear`] with an activation's index and `eps`.
-    #[doc(hidden)]
-    fn fused(
-        on: impl LaunchOn,
-        x: View<'_, Self, 2>,
-        layer: &FoldedLinear<Self>,
-        out: ViewMut<'_, Self, 2>,
-        scalars: (i32, f32),
-    ) -> Result<()>;
+/// The form that is faster for so many rows of a layer `[k, n]`.
+pub(crate) fn form<T: LibraryFloat>(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form {
+    let in_vectors = layer.iter().all(|extent| extent.is_multiple_of(16 / size_of::<T>()));
+    // A single row is a matrix-vector product, which is sooner done behind a norm of its own.
+    let fuses = on.shared_bytes().is_some() && (2..=FEW_ROWS).contains(&rows) && in_vectors;
+    if size_of::<T>() == 2 && fuses { Form::Fused } else { Form::Separate }
 }
 
-/// The methods that all types share.
-macro_rules! shared_methods {
-    ($T:ty) => {
-        fn fold(
-            device: &Device,
-            [gamma, beta, bias]: [Slice<'_, $T>; 3],
-            weight: View<'_, $T, 2>,
-            out: ViewMut<'_, $T, 2>,
-            [sums, constants]: [&mut Buffer<f32>; 2],
-        ) -> Result<()> {
-            let programs = out.shape()[1].div_ceil(FOLD_COLS);
-            fold_norm::<$T, 128, FOLD_COLS>(weight, gamma, beta, bias, out, sums, constants)
-                .grid(programs)
-                .launch(device)
-        }
-
-        fn normalize(
-            on: impl LaunchOn,
-            x: Slice<'_, $T>,
-            layer: &FoldedLinear<$T>,
-            out: SliceMut<'_, $T>,
-            eps: f32,
-        ) -> Result<()> {
-            if layer.subtract_mean {
-                LayerNorm::new(x, &layer.ones, &layer.zeros).eps(eps).launch(on, out)
-            } else {
-                RmsNorm::new(x, &layer.ones).eps(eps).launch(on, out)
-            }
-        }
-    };
+/// The checked arguments of the fused form.
+struct Fused<'a, 'o, T: LibraryFloat> {
+    x: View<'a, T, 2>,
+    layer: &'a FoldedLinear<T>,
+    activation: Activation,
+    eps: f32,
+    out: ViewMut<'o, T, 2>,
 }
 
-macro_rules! normalize_16bit {
-    ($($T:ty),*) => {$(
-        impl Normalize for $T {
-            fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form {
-                let in_vectors = layer.iter().all(|extent| extent.is_multiple_of(16 / size_of::<$T>()));
-                // A single row is a matrix-vector product, which is sooner done behind a norm of its own.
-                let fuses = on.shared_bytes().is_some() && (2..=FEW_ROWS).contains(&rows) && in_vectors;
-                if fuses { Form::Fused } else { Form::Separate }
-            }
-
-            shared_methods!($T);
-
-            fn fused(
-                on: impl LaunchOn,
-                x: View<'_, $T, 2>,
-                layer: &FoldedLinear<$T>,
-                out: ViewMut<'_, $T, 2>,
-                (act, eps): (i32, f32),
-            ) -> Result<()> {
-                let [rows, n] = out.shape();
-                let (weight, sums, bias) =
-                    (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
-                let programs = |cols: usize| Tile { rows: FEW_ROWS, cols }.count([1, rows, n]);
-                // An SM runs two blocks of small tiles.
-                if layer.subtract_mean && 2 * programs(LARGE_TILE.0) < on.parallelism() {
-                    norm_linear::<$T, true, FEW_ROWS, { SMALL_TILE.0 }, { LARGE_TILE.1 }>(x, weight, sums, bias, out, act, eps)
-                        .grid(programs(SMALL_TILE.0))
-                        .launch(on)
-                } else if layer.subtract_mean {
-                    norm_linear::<$T, true, FEW_ROWS, { LARGE_TILE.0 }, { LARGE_TILE.1 }>(x, weight, sums, bias, out, act, eps)
-                        .grid(programs(LARGE_TILE.0))
-                        .launch(on)
-                } else if programs(SMALL_TILE.0) <= 2 * on.parallelism() {
-                    norm_linear::<$T, false, FEW_ROWS, { SMALL_TILE.0 }, { SMALL_TILE.1 }>(
-                        x, weight, sums, bias, out, act, eps,
-                    )
-                    .grid(programs(SMALL_TILE.0))
-                    .launch(on)
-                } else {
-                    norm_linear::<$T, false, FEW_ROWS, { LARGE_TILE.0 }, { LARGE_TILE.1 }>(x, weight, sums, bias, out, act, eps)
-                        .grid(programs(LARGE_TILE.0))
-                        .launch(on)
-                }
-            }
-        }
-    )*};
-}
-
-normalize_16bit!(f16, bf16);
-
-impl Normalize for f32 {
-    fn form(_: impl LaunchOn, _: usize, _: [usize; 2]) -> Form {
-        Form::Separate
+impl<T: LibraryFloat> ByWidth<T> for Fused<'_, '_, T> {
+    fn launch_half(self, on: impl LaunchOn) -> Result<()>
+    where
+        T: HalfFloat,
+    {
+        let Fused { x, layer, activation, eps, out } = self;
+        let ([rows, n], act) = (out.shape(), activation as i32);
+        let (weight, sums, bias) = (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
+        let programs = |cols: usize| Tile { rows: FEW_ROWS, cols }.count([1, rows, n]);
+        // An SM runs two blocks of small tiles.
+        let is_small = if layer.subtract_mean {
+            2 * programs(LARGE_TILE.0) < on.parallelism()
+        } else {
+            programs(SMALL_TILE.0) <= 2 * on.parallelism()
+        };
+        let call = match (layer.subtract_mean, is_small) {
+            (true, true) => norm_linear::<T, true, FEW_ROWS, { SMALL_TILE.0 }, { LARGE_TILE.1 }>,
+            (true, false) => norm_linear::<T, true, FEW_ROWS, { LARGE_TILE.0 }, { LARGE_TILE.1 }>,
+            (false, true) => norm_linear::<T, false, FEW_ROWS, { SMALL_TILE.0 }, { SMALL_TILE.1 }>,
+            (false, false) => norm_linear::<T, false, FEW_ROWS, { LARGE_TILE.0 }, { LARGE_TILE.1 }>,
+        };
+        let grid = programs(if is_small { SMALL_TILE.0 } else { LARGE_TILE.0 });
+        call(x, weight, sums, bias, out, act, eps).grid(grid).launch(on)
     }
 
-    shared_methods!(f32);
-
-    fn fused(
-        _: impl LaunchOn,
-        _: View<'_, f32, 2>,
-        _: &FoldedLinear<f32>,
-        _: ViewMut<'_, f32, 2>,
-        _: (i32, f32),
-    ) -> Result<()> {
+    fn launch_single(self, _: impl LaunchOn) -> Result<()>
+    where
+        T: SingleFloat,
+    {
         Err(no_fused_f32(CHECKS))
     }
 }
@@ -477,7 +416,7 @@ pub struct HostLayer<'a, T> {
 }
 
 /// What either form computes, in `f64`, and the bound that the module's documentation states.
-pub fn reference<T: Float, const ACT: usize>(x: &[T], layer: HostLayer<'_, T>) -> Vec<Expected> {
+pub fn reference<T: Float>(x: &[T], layer: HostLayer<'_, T>, activation: Activation) -> Vec<Expected> {
     let HostLayer { gamma, beta, weight, bias, eps } = layer;
     let (k, n, unit) = (gamma.len(), bias.len(), unit_roundoff(T::DTYPE));
     let wide = |of: &[T]| of.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
@@ -506,7 +445,7 @@ pub fn reference<T: Float, const ACT: usize>(x: &[T], layer: HostLayer<'_, T>) -
             let relative = 2.0 * unit + (k + 3) as f64 * 2.0 * single;
             let within =
                 relative * magnitude * rstd + scale_error * (sum * rstd).abs() + unit * constant.abs();
-            expected.push(activation::propagated_rounded::<ACT>(Expected { value, within }, T::DTYPE));
+            expected.push(activation.propagated_rounded(Expected { value, within }, T::DTYPE));
         }
     }
     expected

@@ -35,6 +35,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::rope::Heads;
 use crate::shape::Checks;
@@ -59,7 +60,7 @@ const SPLIT_ROTARY: usize = 2;
 ///
 /// Slot `s` of head `h` begins at `s / page * page_stride + h * head_stride + s % page * slot_stride`.
 #[fuse_kernel(T = [f32, f16, bf16], PAIRS = pairs in [0, 1, 2], DIM = dim in [64, 128, 256], num_warps = 1)]
-pub fn packed_qkv<T: Float, const PAIRS: usize, const DIM: usize>(
+pub fn packed_qkv<T: LibraryFloat, const PAIRS: usize, const DIM: usize>(
     qkv: &mut [T],
     positions: &[i32],
     cos_sin: &[T],
@@ -170,7 +171,7 @@ pub fn packed_qkv<T: Float, const PAIRS: usize, const DIM: usize>(
 
 /// Positions of tokens and the table of their angles.
 #[derive(Clone, Copy)]
-pub struct RotaryTable<'a, T: Float> {
+pub struct RotaryTable<'a, T: LibraryFloat> {
     /// The position of each token.
     pub positions: Slice<'a, i32>,
     /// For each position `rotary_dim / 2` cosines, then as many sines.
@@ -179,7 +180,7 @@ pub struct RotaryTable<'a, T: Float> {
     pub rotary_dim: usize,
 }
 
-impl<T: Float> RotaryTable<'_, T> {
+impl<T: LibraryFloat> RotaryTable<'_, T> {
     /// How many positions the table has, for heads of `dim` elements.
     fn check(&self, dim: usize) -> Result<usize> {
         let RotaryTable { cos_sin, rotary_dim, .. } = *self;
@@ -220,7 +221,7 @@ impl CacheLayout {
 }
 
 /// Where keys and values go.
-pub struct KvCache<'o, T: Float> {
+pub struct KvCache<'o, T: LibraryFloat> {
     /// Memory of keys.
     pub keys: SliceMut<'o, T>,
     /// Memory of values.
@@ -233,7 +234,7 @@ pub struct KvCache<'o, T: Float> {
 
 /// What is added to the mean of the squares, and the parameters of the norms.
 #[derive(Clone, Copy)]
-struct HeadNorm<'a, T: Float> {
+struct HeadNorm<'a, T: LibraryFloat> {
     query_gamma: Slice<'a, T>,
     key_gamma: Slice<'a, T>,
     eps: f32,
@@ -242,7 +243,7 @@ struct HeadNorm<'a, T: Float> {
 /// Norm and rotation of query and key heads in a packed matrix: `PackedQkv::new(table, heads, dim).norm(&q, &k)`. `T` is
 /// `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct PackedQkv<'a, T: Float> {
+pub struct PackedQkv<'a, T: LibraryFloat> {
     table: RotaryTable<'a, T>,
     heads: Heads,
     dim: usize,
@@ -251,7 +252,7 @@ pub struct PackedQkv<'a, T: Float> {
     norm: Option<HeadNorm<'a, T>>,
 }
 
-impl<'a, T: Float> PackedQkv<'a, T> {
+impl<'a, T: LibraryFloat> PackedQkv<'a, T> {
     /// A row for each position, of heads of `dim` elements, which are rotated and not normalized. Rows are contiguous, and pairs are
     /// halves of the rotated elements.
     pub fn new(table: RotaryTable<'a, T>, heads: Heads, dim: usize) -> Self {
@@ -283,10 +284,7 @@ impl<'a, T: Float> PackedQkv<'a, T> {
     ///
     /// # Errors
     /// If lengths do not fit each other, `dim` is above 256, or `rotary_dim` is odd or above `dim`; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, qkv: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        packed_qkv::Choice<T>: packed_qkv::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, qkv: impl Into<SliceMut<'o, T>>) -> Result<()> {
         self.run(on, qkv.into(), None)
     }
 
@@ -300,17 +298,11 @@ impl<'a, T: Float> PackedQkv<'a, T> {
         on: impl LaunchOn,
         qkv: impl Into<SliceMut<'o, T>>,
         cache: KvCache<'_, T>,
-    ) -> Result<()>
-    where
-        packed_qkv::Choice<T>: packed_qkv::Declared,
-    {
+    ) -> Result<()> {
         self.run(on, qkv.into(), Some(cache))
     }
 
-    fn run(&self, on: impl LaunchOn, mut qkv: SliceMut<'_, T>, cache: Option<KvCache<'_, T>>) -> Result<()>
-    where
-        packed_qkv::Choice<T>: packed_qkv::Declared,
-    {
+    fn run(&self, on: impl LaunchOn, mut qkv: SliceMut<'_, T>, cache: Option<KvCache<'_, T>>) -> Result<()> {
         let RotaryTable { positions, cos_sin, rotary_dim } = self.table;
         let (Heads { queries, keys }, dim, tokens) = (self.heads, self.dim, positions.len());
         let n_positions = self.table.check(dim)?;

@@ -7,6 +7,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
+use crate::float::LibraryFloat;
 use crate::shape::longest;
 
 /// The longest row beside which a cluster has registers for its partial sums; longer ones are read again for them.
@@ -48,7 +49,7 @@ pub(crate) fn max_programs(rows: usize, cols: usize) -> usize {
 /// Reduces the partial sums of `COLS` columns: of `dgamma`, or of `dbeta` where the grid's second index is 1. Program `p` of the
 /// first kernel wrote row `p * GRADS` for `dgamma` and the row after it for `dbeta`, which may be empty where `GRADS` is 1.
 #[fuse_kernel(T = [f32, f16, bf16], GRADS = [1, 2], COLS = [32])]
-pub fn sum_partials<T: Float, const GRADS: usize, const COLS: usize>(
+pub fn sum_partials<T: LibraryFloat, const GRADS: usize, const COLS: usize>(
     partials: &[f32],
     dgamma: &mut [T],
     dbeta: &mut [T],
@@ -76,7 +77,7 @@ pub fn sum_partials<T: Float, const GRADS: usize, const COLS: usize>(
 /// programs`, and so on of its columns. `stats` has each row's scale, and behind those the means of the rows
 /// where `GRADS` is 2.
 #[fuse_kernel(T = [f32, f16, bf16], GRADS = [1, 2], COLS = [1024], num_warps = 4)]
-pub fn column_partials<T: Float, const GRADS: usize, const COLS: usize>(
+pub fn column_partials<T: LibraryFloat, const GRADS: usize, const COLS: usize>(
     dy: &[T],
     x: &[T],
     stats: &[f32],
@@ -111,20 +112,15 @@ pub fn column_partials<T: Float, const GRADS: usize, const COLS: usize>(
 }
 
 /// Launches [`sum_partials`] for `dgamma` alone, or for it and `dbeta`, of as many elements.
-pub(crate) fn reduce<T: Float, const GRADS: usize>(
+pub(crate) fn reduce<T: LibraryFloat>(
     on: impl LaunchOn,
     partials: Slice<f32>,
-    gradients: [SliceMut<T>; GRADS],
-) -> Result<()>
-where
-    sum_partials::Choice<T, GRADS, COLS>: sum_partials::Declared,
-{
-    let mut gradients = gradients.into_iter();
-    let Some(mut dgamma) = gradients.next() else { return Ok(()) };
-    let cols = dgamma.len();
-    let programs = (partials.len() / (GRADS * cols)) as i32;
+    mut dgamma: SliceMut<T>,
+    dbeta: Option<SliceMut<T>>,
+) -> Result<()> {
+    let (cols, grads) = (dgamma.len(), if dbeta.is_some() { 2 } else { 1 });
+    let (programs, grid) = ((partials.len() / (grads * cols)) as i32, (cols.div_ceil(COLS), grads));
+    let call = if grads == 2 { sum_partials::<T, 2, COLS> } else { sum_partials::<T, 1, COLS> };
     let (dgamma, empty) = dgamma.split_at_mut(cols);
-    let dbeta = gradients.next().unwrap_or(empty);
-    let call = sum_partials::<T, GRADS, COLS>(partials, dgamma, dbeta, programs, cols as i32);
-    call.grid((cols.div_ceil(COLS), GRADS)).launch(on)
+    call(partials, dgamma, dbeta.unwrap_or(empty), programs, cols as i32).grid(grid).launch(on)
 }

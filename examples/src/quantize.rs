@@ -21,6 +21,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::{HalfFloat, QuantizedElement};
 use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
 use crate::shape::{Checks, short_programs};
 
@@ -38,16 +39,22 @@ const FEW_ROWS: usize = 3;
 /// The elements of a row that a program of [`dequantize_add`] handles.
 const BLOCK: usize = 4096;
 
-/// The row itself.
-pub const PLAIN: usize = 0;
-/// `x / sqrt(mean(x^2) + eps) * gamma`
-pub const RMS: usize = 1;
-/// `(x - mean(x)) / sqrt(var(x) + eps) * gamma + beta`
-pub const LAYER: usize = 2;
+/// What is quantized; its discriminant is the constant `NORM` of kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Norm {
+    /// The row itself.
+    Plain = 0,
+    /// `x / sqrt(mean(x^2) + eps) * gamma`
+    Rms = 1,
+    /// `(x - mean(x)) / sqrt(var(x) + eps) * gamma + beta`
+    Layer = 2,
+}
 
 #[fuse_module]
 mod kernels {
     use dsl_runtime::prelude::*;
+
+    use crate::float::{HalfFloat, QuantizedElement};
 
     /// Returns `y * quant_max / abs_max`, for any `abs_max`. Where `NORM` is 0 the elements are 16-bit floats, and a quotient that is
     /// halfway between two results is exact: it is corrected by its remainder.
@@ -110,7 +117,13 @@ mod kernels {
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
         T = [f16, bf16], NORM = [0, 1, 2], COLS = n_cols in [256, 512], num_warps = 4,
     )]
-    pub fn quantize_short<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const COLS: usize>(
+    pub fn quantize_short<
+        T: HalfFloat,
+        Q: QuantizedElement,
+        const ROUND: bool,
+        const NORM: usize,
+        const COLS: usize,
+    >(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -159,7 +172,13 @@ mod kernels {
             else if BLOCK < 4096 { 255 } else if BLOCK == 4096 { 96 } else if BLOCK <= 6144 { 72 }
             else if BLOCK == 8192 { 80 } else if BLOCK == 12288 { 128 } else { 168 },
     )]
-    pub fn quantize<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
+    pub fn quantize<
+        T: HalfFloat,
+        Q: QuantizedElement,
+        const ROUND: bool,
+        const NORM: usize,
+        const BLOCK: usize,
+    >(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -179,7 +198,13 @@ mod kernels {
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
         T = [f16, bf16], NORM = [0, 1, 2], BLOCK = [32768], num_warps = 32, num_stages = 2,
     )]
-    pub fn quantize_wide<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
+    pub fn quantize_wide<
+        T: HalfFloat,
+        Q: QuantizedElement,
+        const ROUND: bool,
+        const NORM: usize,
+        const BLOCK: usize,
+    >(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -203,7 +228,7 @@ pub use kernels::{quantize, quantize_short, quantize_wide};
 
 /// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`; `residual` may be empty where `HAS_RESIDUAL` is false.
 #[fuse_kernel(T = [f16, bf16], Q = [i8, f8e4m3], HAS_RESIDUAL = [false, true], BLOCK = [4096])]
-pub fn dequantize_add<T: Float, Q: Element, const HAS_RESIDUAL: bool, const BLOCK: usize>(
+pub fn dequantize_add<T: HalfFloat, Q: QuantizedElement, const HAS_RESIDUAL: bool, const BLOCK: usize>(
     q: &[Q],
     scales: &[f32],
     residual: &[T],
@@ -219,33 +244,67 @@ pub fn dequantize_add<T: Float, Q: Element, const HAS_RESIDUAL: bool, const BLOC
 }
 
 /// Quantizes the rows of a matrix, each with a scale of its own: `Quantize::new(&x, cols)`, `Quantize::rms_norm(&x, &gamma)` or
-/// `Quantize::layer_norm(&x, &gamma, &beta)`. `T` is `f16` or `bf16`.
+/// `Quantize::layer_norm(&x, &gamma, &beta)`.
 #[derive(Clone, Copy)]
-pub struct Quantize<'a, T: Float, const NORM: usize> {
+pub struct Quantize<'a, T: HalfFloat> {
     x: Slice<'a, T>,
+    norm: Norm,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
     cols: usize,
     eps: f32,
 }
 
-impl<'a, T: Float> Quantize<'a, T, PLAIN> {
+/// Launches the kernel for the length of rows and their norm.
+macro_rules! launch {
+    ($of:ident, $Q:ty, $ROUND:literal, $on:ident, $out:ident, $scales:ident) => {{
+        let (out, scales) = ($out.into(), $scales.into());
+        let rows = $of.rows(out.len(), scales.len())?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let Quantize { x, norm, gamma, beta, cols, eps } = *$of;
+        let (n_rows, n_cols) = (rows as i32, cols as i32);
+        if cols > NARROW && !$of.in_cta_pairs($on, rows) {
+            let call = match norm {
+                Norm::Plain => quantize_wide::<T, $Q, $ROUND, { Norm::Plain as usize }, MAX_COLS>,
+                Norm::Rms => quantize_wide::<T, $Q, $ROUND, { Norm::Rms as usize }, MAX_COLS>,
+                Norm::Layer => quantize_wide::<T, $Q, $ROUND, { Norm::Layer as usize }, MAX_COLS>,
+            };
+            let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
+            return call.grid_by(|chosen| rows.min(chosen.parallelism())).launch($on);
+        }
+        if cols <= SHORT_COLS {
+            let call = match norm {
+                Norm::Plain => quantize_short::<T, $Q, $ROUND, { Norm::Plain as usize }>,
+                Norm::Rms => quantize_short::<T, $Q, $ROUND, { Norm::Rms as usize }>,
+                Norm::Layer => quantize_short::<T, $Q, $ROUND, { Norm::Layer as usize }>,
+            };
+            let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
+            return call.grid(short_programs(rows, cols)).launch($on);
+        }
+        let call = match norm {
+            Norm::Plain => quantize::<T, $Q, $ROUND, { Norm::Plain as usize }>,
+            Norm::Rms => quantize::<T, $Q, $ROUND, { Norm::Rms as usize }>,
+            Norm::Layer => quantize::<T, $Q, $ROUND, { Norm::Layer as usize }>,
+        };
+        call(x, gamma, beta, out, scales, n_cols, eps).grid(rows).launch($on)
+    }};
+}
+
+impl<'a, T: HalfFloat> Quantize<'a, T> {
     /// The rows of `x`, each of `cols` elements, as they are.
     pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
         let x = x.into();
-        Quantize { x, gamma: x.slice(..0), beta: x.slice(..0), cols, eps: 0.0 }
+        Quantize { x, norm: Norm::Plain, gamma: x.slice(..0), beta: x.slice(..0), cols, eps: 0.0 }
     }
-}
 
-impl<'a, T: Float> Quantize<'a, T, RMS> {
     /// The RMSNorm of the rows of `x`, each as long as `gamma`; `eps` is 1e-6.
     pub fn rms_norm(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
         let (x, gamma) = (x.into(), gamma.into());
-        Quantize { x, gamma, beta: x.slice(..0), cols: gamma.len(), eps: 1e-6 }
+        Quantize { x, norm: Norm::Rms, gamma, beta: x.slice(..0), cols: gamma.len(), eps: 1e-6 }
     }
-}
 
-impl<'a, T: Float> Quantize<'a, T, LAYER> {
     /// The LayerNorm of the rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
     pub fn layer_norm(
         x: impl Into<Slice<'a, T>>,
@@ -253,11 +312,9 @@ impl<'a, T: Float> Quantize<'a, T, LAYER> {
         beta: impl Into<Slice<'a, T>>,
     ) -> Self {
         let gamma = gamma.into();
-        Quantize { x: x.into(), gamma, beta: beta.into(), cols: gamma.len(), eps: 1e-5 }
+        Quantize { x: x.into(), norm: Norm::Layer, gamma, beta: beta.into(), cols: gamma.len(), eps: 1e-5 }
     }
-}
 
-impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
     /// What the norm adds inside its root.
     pub fn eps(self, eps: f32) -> Self {
         Quantize { eps, ..self }
@@ -272,32 +329,8 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
         on: impl LaunchOn,
         out: impl Into<SliceMut<'o, i8>>,
         scales: impl Into<SliceMut<'o, f32>>,
-    ) -> Result<()>
-    where
-        quantize::Choice<T, i8, true, NORM>: quantize::Declared,
-        quantize_short::Choice<T, i8, true, NORM>: quantize_short::Declared,
-        quantize_wide::Choice<T, i8, true, NORM, MAX_COLS>: quantize_wide::Declared,
-    {
-        let (out, scales) = (out.into(), scales.into());
-        let rows = self.rows(out.len(), scales.len())?;
-        if rows == 0 {
-            return Ok(());
-        }
-        let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW && !self.in_cta_pairs(on, rows) {
-            let n_rows = rows as i32;
-            let call = quantize_wide::<T, i8, true, NORM, MAX_COLS>(
-                x, gamma, beta, out, scales, n_rows, n_cols, eps,
-            );
-            return call.grid_by(|chosen| rows.min(chosen.parallelism())).launch(on);
-        }
-        if self.cols <= SHORT_COLS {
-            let n_rows = rows as i32;
-            let call = quantize_short::<T, i8, true, NORM>(x, gamma, beta, out, scales, n_rows, n_cols, eps);
-            return call.grid(short_programs(rows, self.cols)).launch(on);
-        }
-        let call = quantize::<T, i8, true, NORM>(x, gamma, beta, out, scales, n_cols, eps);
-        call.grid(rows).launch(on)
+    ) -> Result<()> {
+        launch!(self, i8, true, on, out, scales)
     }
 
     /// Computes `f8e4m3` into `out` and a scale for each row, on a device or stream.
@@ -309,47 +342,27 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
         on: impl LaunchOn,
         out: impl Into<SliceMut<'o, f8e4m3>>,
         scales: impl Into<SliceMut<'o, f32>>,
-    ) -> Result<()>
-    where
-        quantize::Choice<T, f8e4m3, false, NORM>: quantize::Declared,
-        quantize_short::Choice<T, f8e4m3, false, NORM>: quantize_short::Declared,
-        quantize_wide::Choice<T, f8e4m3, false, NORM, MAX_COLS>: quantize_wide::Declared,
-    {
-        let (out, scales) = (out.into(), scales.into());
-        let rows = self.rows(out.len(), scales.len())?;
-        if rows == 0 {
-            return Ok(());
-        }
-        let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW && !self.in_cta_pairs(on, rows) {
-            let n_rows = rows as i32;
-            let call = quantize_wide::<T, f8e4m3, false, NORM, MAX_COLS>(
-                x, gamma, beta, out, scales, n_rows, n_cols, eps,
-            );
-            return call.grid_by(|chosen| rows.min(chosen.parallelism())).launch(on);
-        }
-        if self.cols <= SHORT_COLS {
-            let n_rows = rows as i32;
-            let call =
-                quantize_short::<T, f8e4m3, false, NORM>(x, gamma, beta, out, scales, n_rows, n_cols, eps);
-            return call.grid(short_programs(rows, self.cols)).launch(on);
-        }
-        let call = quantize::<T, f8e4m3, false, NORM>(x, gamma, beta, out, scales, n_cols, eps);
-        call.grid(rows).launch(on)
+    ) -> Result<()> {
+        launch!(self, f8e4m3, false, on, out, scales)
     }
 
     /// Whether two blocks of a cluster take a long row, or one program takes row after row. Norms of many rows are slower in pairs, RMSNorm and
     /// what is not read in vectors (docs/decisions/0008).
     fn in_cta_pairs(&self, on: impl LaunchOn, rows: usize) -> bool {
         let few = rows <= FEW_ROWS * on.parallelism();
-        on.has_clusters() && (NORM == PLAIN || few || NORM != RMS && self.cols.is_multiple_of(16))
+        on.has_clusters()
+            && match self.norm {
+                Norm::Plain => true,
+                Norm::Rms => few,
+                Norm::Layer => few || self.cols.is_multiple_of(16),
+            }
     }
 
     /// The number of rows, if all lengths fit.
     fn rows(&self, out: usize, scales: usize) -> Result<usize> {
         let checks = Checks("quantize");
         checks.same(("x", self.x.len()), ("out", out))?;
-        if NORM == LAYER {
+        if self.norm == Norm::Layer {
             checks.same(("gamma", self.gamma.len()), ("beta", self.beta.len()))?;
         }
         let rows = checks.rows_up_to(("x", self.x.len()), self.cols, MAX_COLS)?;
@@ -358,15 +371,15 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
     }
 }
 
-/// Dequantizes the output of [`Quantize`], and adds a residual if there is one. `Q` is `i8` or `f8e4m3`.
+/// Dequantizes the output of [`Quantize`], and adds a residual if there is one.
 #[derive(Clone, Copy)]
-pub struct DequantizeAdd<'a, T: Float, Q: Element> {
+pub struct DequantizeAdd<'a, T: HalfFloat, Q: QuantizedElement> {
     q: Slice<'a, Q>,
     scales: Slice<'a, f32>,
     residual: Option<Slice<'a, T>>,
 }
 
-impl<'a, T: Float, Q: Element> DequantizeAdd<'a, T, Q> {
+impl<'a, T: HalfFloat, Q: QuantizedElement> DequantizeAdd<'a, T, Q> {
     /// As many rows of `q` as there are scales.
     pub fn new(q: impl Into<Slice<'a, Q>>, scales: impl Into<Slice<'a, f32>>) -> Self {
         DequantizeAdd { q: q.into(), scales: scales.into(), residual: None }
@@ -381,12 +394,8 @@ impl<'a, T: Float, Q: Element> DequantizeAdd<'a, T, Q> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        dequantize_add::Choice<T, Q, false, BLOCK>: dequantize_add::Declared,
-        dequantize_add::Choice<T, Q, true, BLOCK>: dequantize_add::Declared,
-    {
-        let (out, checks, rows) = (out.into(), Checks("dequantize_add"), self.scales.len());
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
+        let (mut out, checks, rows) = (out.into(), Checks("dequantize_add"), self.scales.len());
         checks.same(("q", self.q.len()), ("out", out.len()))?;
         if let Some(residual) = self.residual {
             checks.same(("q", self.q.len()), ("residual", residual.len()))?;
@@ -399,19 +408,14 @@ impl<'a, T: Float, Q: Element> DequantizeAdd<'a, T, Q> {
         }
         let cols = self.q.len() / rows;
         let (q, scales, grid) = (self.q, self.scales, (rows, cols.div_ceil(BLOCK)));
-        match self.residual {
-            Some(residual) => {
-                let call = dequantize_add::<T, Q, true, BLOCK>(q, scales, residual, out, cols as i32);
-                call.grid(grid).launch(on)
-            }
-            None => {
-                // An empty slice of the right type: `out` starts with it.
-                let mut out = out;
-                let (nothing, out) = out.split_at_mut(0);
-                let call = dequantize_add::<T, Q, false, BLOCK>(q, scales, &nothing, out, cols as i32);
-                call.grid(grid).launch(on)
-            }
-        }
+        let call = match self.residual {
+            Some(_) => dequantize_add::<T, Q, true, BLOCK>,
+            None => dequantize_add::<T, Q, false, BLOCK>,
+        };
+        // An empty slice of the right type, where there is no residual: `out` starts with it.
+        let (nothing, out) = out.split_at_mut(0);
+        let residual = self.residual.unwrap_or(nothing.slice(..));
+        call(q, scales, residual, out, cols as i32).grid(grid).launch(on)
     }
 }
 

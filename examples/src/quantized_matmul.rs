@@ -24,7 +24,8 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation;
+use crate::activation::{Activation, with_activation};
+use crate::float::{ByWidth, HalfFloat, LibraryElement, LibraryFloat, QuantizedElement, SingleFloat};
 use crate::matmul::{Extents, Tile};
 use crate::matmul_heuristic::{Block, Config, Problem};
 use crate::matmul_operands::{are_lines_aligned, copies_of, is_column_major, is_within_sectors};
@@ -35,25 +36,8 @@ use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 use crate::split_matmul::{self, REDUCE, SKINNY_M64, SKINNY_N16, SKINNY_N32, SPLIT_K_TILE};
 
-/// The element types of operands.
-pub trait QuantizedElement: Element {
-    /// The accumulator type.
-    type Acc: Element;
-    /// The largest K.
-    const MAX_K: usize;
-}
-
-impl QuantizedElement for i8 {
-    type Acc = i32;
-    // Each product is at most 2^14.
-    const MAX_K: usize = (1 << 17) - 1;
-}
-
-impl QuantizedElement for f8e4m3 {
-    type Acc = f32;
-    // Indices past the end of the last split are counted too.
-    const MAX_K: usize = i32::MAX as usize - split_matmul::MAX_SPLIT_K * BLOCK_K - 256;
-}
+/// The largest K of `i8`, each of whose products is at most `2^14`.
+pub const MAX_K_I8: usize = (1 << 17) - 1;
 
 const CHECKS: Checks = Checks("quantized_matmul");
 
@@ -67,183 +51,137 @@ const SKINNY_K: usize = 256;
 /// The skinny tiles.
 const SKINNY_TILES: [Tile; 3] = [SKINNY_N16, SKINNY_N32, SKINNY_M64];
 
-/// The operand types with skinny and split-K kernels for results of `O`.
-pub trait SkinnyMultiply<O: Element>: QuantizedElement {
-    /// Launches the skinny kernel with one of [`SKINNY_TILES`].
-    #[doc(hidden)]
-    fn skinny(
-        on: impl LaunchOn,
-        of: Arguments<'_, Self>,
-        act: i32,
-        tile: Tile,
-        out: ViewMut<'_, O, 2>,
-    ) -> Result<()>;
+/// An operand type, `i8` or `f8e4m3`, with its kernels.
+pub trait QuantizedOperand: QuantizedElement {
+    /// The largest K.
+    const MAX_K: usize;
 
-    /// Launches the split-K kernels of a configuration.
+    /// Launches the kernels whose results are 16-bit floats.
     #[doc(hidden)]
-    fn split(
-        on: impl LaunchOn,
-        of: Arguments<'_, Self>,
-        act: i32,
-        config: Config,
-        out: ViewMut<'_, O, 2>,
-    ) -> Result<()>;
+    fn launch_half<O: HalfFloat>(launch: Multiplication<'_, '_, Self, O>, on: impl LaunchOn) -> Result<()>;
+
+    /// Launches the kernels whose results are `f32`, if there are any.
+    #[doc(hidden)]
+    fn launch_single(launch: Multiplication<'_, '_, Self, f32>, on: impl LaunchOn) -> Result<()>;
 }
 
-/// The K slices and `BLOCK_K` of warp split-K for each operand and result type.
-macro_rules! skinny {
-    ($($A:ident, $O:ident, $ROUND:literal, $slices:literal x $steps:literal;)*) => {$(
-        impl SkinnyMultiply<$O> for $A {
-            fn skinny(
-                on: impl LaunchOn,
-                of: Arguments<'_, $A>,
-                act: i32,
-                tile: Tile,
-                out: ViewMut<'_, $O, 2>,
-            ) -> Result<()> {
-                let programs = tile.count([1, out.shape()[0], out.shape()[1]]);
-                let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
-                macro_rules! skinny {
-                    ($tile:ident) => {
-                        quantized_skinny::<
-                            $A, <$A as QuantizedElement>::Acc, $O, { $tile.rows }, { $tile.cols }, SKINNY_K, $ROUND,
-                        >(a, b, row_scales, col_scales, bias, out_scales, out, act)
-                        .grid(programs)
-                        .launch(on)
-                    };
-                }
-                match tile {
-                    SKINNY_N16 => {
-                        quantized_warp_split_k::<
-                            $A, <$A as QuantizedElement>::Acc, $O, $slices, { SKINNY_N16.rows }, { SKINNY_N16.cols }, $steps, $ROUND,
-                        >(sliced(a, $slices)?, sliced(b, $slices)?, row_scales, col_scales, bias, out_scales, out, act)
-                        .grid(programs)
-                        .launch(on)
-                    }
-                    SKINNY_N32 => skinny!(SKINNY_N32),
-                    _ => skinny!(SKINNY_M64),
-                }
+/// Launches the kernels of a configuration, with these activations: for operands of `A` that accumulate in `S`, and results of `O` that
+/// are rounded to integers or not. Then the K slices and `BLOCK_K` of warp split-K.
+macro_rules! launch {
+    (
+        $launch:ident, $on:ident, [$($Listed:ident),*],
+        $A:ty, $S:ty, $O:ty, $ROUND:literal, $SLICES:literal x $SLICED_K:literal
+    ) => {{
+        let Multiplication { of, activation, config, out } = $launch;
+        let given = [of.a.batch(), of.b.batch()];
+        let copies = copies_of($on, given, config.copies, given.map(|operand| is_column_major(&operand)))?;
+        let [a, b] = copies.operands(given)?.map(|operand| operand.matrix(0));
+        let Arguments { row_scales, col_scales, bias, out_scales, .. } = of;
+        let ([m, n], act, Block { tile, k }) = (out.shape(), activation as i32, config.block);
+        let expected = [$(Activation::$Listed),*];
+        if !expected.contains(&activation) {
+            return Err(activation.unsupported(CHECKS, &expected));
+        }
+        let programs = tile.count([1, m, n]);
+        if config.split_k > 1 {
+            let Tile { rows, cols } = tile;
+            if config.block != (Block { tile: SPLIT_K_TILE, k: BLOCK_K }) {
+                return Err(CHECKS.error(format!("there are no parts of {rows} x {cols} x {k}")));
             }
-
-            fn split(
-                on: impl LaunchOn,
-                of: Arguments<'_, $A>,
-                act: i32,
-                config: Config,
-                out: ViewMut<'_, $O, 2>,
-            ) -> Result<()> {
-                let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
-                let ([m, n], k) = (out.shape(), a.shape()[1]);
-                let Block { tile: Tile { rows, cols }, k: steps } = config.block;
-                if config.block != (Block { tile: SPLIT_K_TILE, k: BLOCK_K }) {
-                    return Err(CHECKS.error(format!("there are no parts of {rows} x {cols} x {steps}")));
-                }
-                let k_steps = k.div_ceil(config.split_k).div_ceil(BLOCK_K) as i32;
-                let shape = [config.split_k, m, n];
-                let mut partials = on.temporary::<<$A as QuantizedElement>::Acc>(shape.iter().product())?;
-                quantized_split_k::<$A, <$A as QuantizedElement>::Acc, { SPLIT_K_TILE.rows }, { SPLIT_K_TILE.cols }, BLOCK_K>(
-                    a, b, partials.slice_mut().view_mut(shape)?, k_steps,
-                )
-                .grid((SPLIT_K_TILE.count([1, m, n]), config.split_k))
-                .launch(on)?;
-                reduce_quantized_split_k::<<$A as QuantizedElement>::Acc, $O, { REDUCE.rows }, { REDUCE.cols }, $ROUND>(
-                    partials.slice().view(shape)?, row_scales, col_scales, bias, out_scales, out, act,
-                )
+            let k_steps = a.shape()[1].div_ceil(config.split_k).div_ceil(BLOCK_K) as i32;
+            let shape = [config.split_k, m, n];
+            let mut partials = $on.temporary::<$S>(shape.iter().product())?;
+            quantized_split_k::<$A, $S, { SPLIT_K_TILE.rows }, { SPLIT_K_TILE.cols }, BLOCK_K>(
+                a, b, partials.slice_mut().view_mut(shape)?, k_steps,
+            )
+            .grid((programs, config.split_k))
+            .launch($on)?;
+            let call = reduce_quantized_split_k::<$S, $O, { REDUCE.rows }, { REDUCE.cols }, $ROUND>;
+            return call(partials.slice().view(shape)?, row_scales, col_scales, bias, out_scales, out, act)
                 .grid(REDUCE.count([1, m, n]))
-                .launch(on)
+                .launch($on);
+        }
+        match config.block {
+            Block { tile: WIDE, k: BLOCK_K } => with_activation!(CHECKS, activation, [$($Listed),*], |ACT| {
+                let call =
+                    quantized_matmul::<$A, $S, $O, ACT, { WIDE.rows }, { WIDE.cols }, BLOCK_K, $ROUND>;
+                call(a, b, row_scales, col_scales, bias, out_scales, out).grid(programs).launch($on)
+            }),
+            Block { tile: LARGE, k: BLOCK_K } => with_activation!(CHECKS, activation, [$($Listed),*], |ACT| {
+                let call =
+                    quantized_matmul::<$A, $S, $O, ACT, { LARGE.rows }, { LARGE.cols }, BLOCK_K, $ROUND>;
+                call(a, b, row_scales, col_scales, bias, out_scales, out).grid(programs).launch($on)
+            }),
+            Block { tile: SKINNY_N16, k: SKINNY_K } => {
+                let (a, b) = (sliced(a, $SLICES)?, sliced(b, $SLICES)?);
+                let call = quantized_warp_split_k::<
+                    $A, $S, $O, $SLICES, { SKINNY_N16.rows }, { SKINNY_N16.cols }, $SLICED_K, $ROUND,
+                >;
+                call(a, b, row_scales, col_scales, bias, out_scales, out, act).grid(programs).launch($on)
+            }
+            Block { tile, k: SKINNY_K } if SKINNY_TILES.contains(&tile) => {
+                let call = match tile {
+                    SKINNY_N32 => quantized_skinny::<
+                        $A, $S, $O, { SKINNY_N32.rows }, { SKINNY_N32.cols }, SKINNY_K, $ROUND,
+                    >,
+                    _ => quantized_skinny::<
+                        $A, $S, $O, { SKINNY_M64.rows }, { SKINNY_M64.cols }, SKINNY_K, $ROUND,
+                    >,
+                };
+                call(a, b, row_scales, col_scales, bias, out_scales, out, act).grid(programs).launch($on)
+            }
+            Block { tile: Tile { rows, cols }, k } => {
+                Err(CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product")))
             }
         }
-    )*};
+    }};
 }
 
-skinny! {
-    i8, f16, false, 4 x 256;
-    i8, bf16, false, 4 x 256;
-    i8, f32, false, 4 x 256;
-    i8, i8, true, 4 x 256;
-    f8e4m3, f16, false, 8 x 128;
-    f8e4m3, bf16, false, 8 x 128;
+impl QuantizedOperand for i8 {
+    const MAX_K: usize = MAX_K_I8;
+
+    fn launch_half<O: HalfFloat>(launch: Multiplication<'_, '_, i8, O>, on: impl LaunchOn) -> Result<()> {
+        launch!(launch, on, [Identity, Relu, Gelu, Silu], i8, i32, O, false, 4 x 256)
+    }
+
+    fn launch_single(launch: Multiplication<'_, '_, i8, f32>, on: impl LaunchOn) -> Result<()> {
+        launch!(launch, on, [Identity], i8, i32, f32, false, 4 x 256)
+    }
 }
 
-/// The operand types with kernels for results of `O` and the activation `ACT`.
-pub trait QuantizedMultiply<O: Element, const ACT: usize>: SkinnyMultiply<O> {
-    /// Launches the kernels of a configuration.
-    #[doc(hidden)]
-    fn multiply(
-        on: impl LaunchOn,
-        of: Arguments<'_, Self>,
-        config: Config,
-        out: ViewMut<'_, O, 2>,
-    ) -> Result<()>;
-}
+impl QuantizedOperand for f8e4m3 {
+    // Indices past the end of the last split are counted too.
+    const MAX_K: usize = i32::MAX as usize - split_matmul::MAX_SPLIT_K * BLOCK_K - 256;
 
-macro_rules! multiply {
-    ($($A:ident, $O:ident, [$($ACT:literal),*], $ROUND:literal;)*) => {$($(
-        impl QuantizedMultiply<$O, $ACT> for $A {
-            fn multiply(
-                on: impl LaunchOn,
-                of: Arguments<'_, $A>,
-                config: Config,
-                out: ViewMut<'_, $O, 2>,
-            ) -> Result<()> {
-                let given = [of.a.batch(), of.b.batch()];
-                let copies = copies_of(on, given, config.copies, given.map(|operand| is_column_major(&operand)))?;
-                let [a, b] = copies.operands(given)?.map(|operand| operand.matrix(0));
-                let of = Arguments { a, b, ..of };
-                if config.split_k > 1 {
-                    return Self::split(on, of, $ACT, config, out);
-                }
-                let programs = config.block.tile.count([1, out.shape()[0], out.shape()[1]]);
-                let Arguments { row_scales, col_scales, bias, out_scales, .. } = of;
-                match config.block {
-                    Block { tile: WIDE, k: BLOCK_K } => quantized_matmul::<
-                        $A, <$A as QuantizedElement>::Acc, $O, $ACT, { WIDE.rows }, { WIDE.cols }, BLOCK_K, $ROUND,
-                    >(a, b, row_scales, col_scales, bias, out_scales, out)
-                    .grid(programs)
-                    .launch(on),
-                    Block { tile: LARGE, k: BLOCK_K } => quantized_matmul::<
-                        $A, <$A as QuantizedElement>::Acc, $O, $ACT, { LARGE.rows }, { LARGE.cols }, BLOCK_K, $ROUND,
-                    >(a, b, row_scales, col_scales, bias, out_scales, out)
-                    .grid(programs)
-                    .launch(on),
-                    Block { tile, k: SKINNY_K } if SKINNY_TILES.contains(&tile) => Self::skinny(on, of, $ACT, tile, out),
-                    Block { tile: Tile { rows, cols }, k } => {
-                        Err(CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product")))
-                    }
-                }
-            }
-        }
-    )*)*};
-}
+    fn launch_half<O: HalfFloat>(launch: Multiplication<'_, '_, f8e4m3, O>, on: impl LaunchOn) -> Result<()> {
+        launch!(launch, on, [Identity, Gelu, Silu], f8e4m3, f32, O, false, 8 x 128)
+    }
 
-multiply! {
-    i8, f16, [0, 1, 2, 4], false;
-    i8, bf16, [0, 1, 2, 4], false;
-    i8, f32, [0], false;
-    i8, i8, [0, 1, 2], true;
-    f8e4m3, f16, [0, 2, 4], false;
-    f8e4m3, bf16, [0, 2, 4], false;
+    fn launch_single(_: Multiplication<'_, '_, f8e4m3, f32>, _: impl LaunchOn) -> Result<()> {
+        Err(CHECKS.error("the result of f8e4m3 is f32, expected f16 or bf16".to_string()))
+    }
 }
 
 /// The matmul of two quantized matrices:
-/// `QuantizedMatmul::<i8, GELU>::new(a.view([m, k])?, &a_scales, b.view([k, n])?, &b_scales)`. `A` is `i8` or `f8e4m3`.
+/// `QuantizedMatmul::new(a.view([m, k])?, &a_scales, b.view([k, n])?, &b_scales).activation(Activation::Gelu)`.
 ///
 /// | operands | result | activations |
 /// | --- | --- | --- |
-/// | `i8` | `f16`, `bf16` | `IDENTITY`, `RELU`, `GELU`, `SILU` |
-/// | `i8` | `f32` | `IDENTITY` |
-/// | `i8` | `i8`, by [`QuantizedMatmul::requantize`] | `IDENTITY`, `RELU`, `GELU` |
-/// | `f8e4m3` | `f16`, `bf16` | `IDENTITY`, `GELU`, `SILU` |
+/// | `i8` | `f16`, `bf16` | identity, ReLU, GELU, SiLU |
+/// | `i8` | `f32` | identity |
+/// | `i8` | `i8`, by [`QuantizedMatmul::requantize`] | identity, ReLU, GELU |
+/// | `f8e4m3` | `f16`, `bf16` | identity, GELU, SiLU |
 #[derive(Clone, Copy)]
-pub struct QuantizedMatmul<'a, A: QuantizedElement, const ACT: usize> {
+pub struct QuantizedMatmul<'a, A: QuantizedOperand> {
     a: View<'a, A, 2>,
     b: View<'a, A, 2>,
     row_scales: Slice<'a, f32>,
     col_scales: Slice<'a, f32>,
     bias: Option<Slice<'a, f32>>,
+    activation: Activation,
 }
 
-impl<'a, A: QuantizedElement, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
+impl<'a, A: QuantizedOperand> QuantizedMatmul<'a, A> {
     /// The matmul without a bias, with a scale for each row of `a` and each column of `b`, or one for all of them.
     pub fn new(
         a: impl Into<View<'a, A, 2>>,
@@ -251,8 +189,8 @@ impl<'a, A: QuantizedElement, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         b: impl Into<View<'a, A, 2>>,
         col_scales: impl Into<Slice<'a, f32>>,
     ) -> Self {
-        let (row_scales, col_scales) = (row_scales.into(), col_scales.into());
-        QuantizedMatmul { a: a.into(), b: b.into(), row_scales, col_scales, bias: None }
+        let (a, b, row_scales, col_scales) = (a.into(), b.into(), row_scales.into(), col_scales.into());
+        QuantizedMatmul { a, b, row_scales, col_scales, bias: None, activation: Activation::Identity }
     }
 
     /// Adds a bias to each column.
@@ -260,83 +198,60 @@ impl<'a, A: QuantizedElement, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         QuantizedMatmul { bias: Some(bias.into()), ..self }
     }
 
+    /// Applies an activation behind the bias.
+    pub fn activation(self, activation: Activation) -> Self {
+        QuantizedMatmul { activation, ..self }
+    }
+
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
     /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts, or a larger K than
-    /// the accumulator of `i8` allows; if there is too little memory for partial sums and copies; those of a launch.
-    pub fn launch<'o, O: Float>(&self, on: impl LaunchOn, out: impl Into<ViewMut<'o, O, 2>>) -> Result<()>
-    where
-        A: QuantizedMultiply<O, ACT>,
-    {
-        self.launch_in(on, out.into(), self.row_scales.view([0, 1])?, None)
+    /// the accumulator of `i8` allows; if there is no kernel with the activation for these types; if there is too little memory for
+    /// partial sums and copies; those of a launch.
+    pub fn launch<'o, O: LibraryFloat>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<ViewMut<'o, O, 2>>,
+    ) -> Result<()> {
+        self.launch_floats(on, out.into(), None)
     }
 
     /// The same with a configuration of the caller's, on any device.
     ///
     /// # Errors
     /// Those of [`QuantizedMatmul::launch`]; if there is no such block, or no split-K of it.
-    pub fn launch_with<'o, O: Float>(
+    pub fn launch_with<'o, O: LibraryFloat>(
         &self,
         on: impl LaunchOn,
         out: impl Into<ViewMut<'o, O, 2>>,
         config: Config,
-    ) -> Result<()>
-    where
-        A: QuantizedMultiply<O, ACT>,
-    {
-        self.launch_in(on, out.into(), self.row_scales.view([0, 1])?, Some(config))
+    ) -> Result<()> {
+        self.launch_floats(on, out.into(), Some(config))
     }
 
-    /// Computes `i8` into `out`, on a device or stream: the result divided by a scale for each row, or one for all of
-    /// them.
-    ///
-    /// # Errors
-    /// Those of [`QuantizedMatmul::launch`].
-    pub fn requantize<'o, 's>(
-        &self,
-        on: impl LaunchOn,
-        out: impl Into<ViewMut<'o, i8, 2>>,
-        scales: impl Into<Slice<'s, f32>>,
-    ) -> Result<()>
-    where
-        A: QuantizedMultiply<i8, ACT>,
-    {
-        let out = out.into();
-        let scales = each_or_all("scales", scales.into(), out.shape()[0])?;
-        self.launch_in(on, out, scales, None)
-    }
-
-    /// The same with a configuration of the caller's, on any device.
-    ///
-    /// # Errors
-    /// Those of [`QuantizedMatmul::launch_with`].
-    pub fn requantize_with<'o, 's>(
-        &self,
-        on: impl LaunchOn,
-        out: impl Into<ViewMut<'o, i8, 2>>,
-        scales: impl Into<Slice<'s, f32>>,
-        config: Config,
-    ) -> Result<()>
-    where
-        A: QuantizedMultiply<i8, ACT>,
-    {
-        let out = out.into();
-        let scales = each_or_all("scales", scales.into(), out.shape()[0])?;
-        self.launch_in(on, out, scales, Some(config))
-    }
-
-    fn launch_in<O: Element>(
+    fn launch_floats<O: LibraryFloat>(
         &self,
         on: impl LaunchOn,
         out: ViewMut<'_, O, 2>,
-        out_scales: View<'_, f32, 2>,
         config: Option<Config>,
-    ) -> Result<()>
+    ) -> Result<()> {
+        let launch = self.multiplication(on, out, self.row_scales.view([0, 1])?, config)?;
+        launch.map_or(Ok(()), |launch| O::launch_by_width(launch, on))
+    }
+
+    /// The checked launch; nothing if the result has no elements.
+    fn multiplication<'s, 'o, O: LibraryElement>(
+        &self,
+        on: impl LaunchOn,
+        out: ViewMut<'o, O, 2>,
+        out_scales: View<'s, f32, 2>,
+        config: Option<Config>,
+    ) -> Result<Option<Multiplication<'s, 'o, A, O>>>
     where
-        A: QuantizedMultiply<O, ACT>,
+        'a: 's,
     {
-        let Some(of) = self.arguments(out.shape(), out_scales)? else { return Ok(()) };
+        let Some(of) = self.arguments(out.shape(), out_scales)? else { return Ok(None) };
         if let Some(Config { split_k, .. }) = config
             && split_k > split_matmul::MAX_SPLIT_K
         {
@@ -344,7 +259,7 @@ impl<'a, A: QuantizedElement, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
             return Err(CHECKS.error(format!("a split of K in {split_k}, the most is {most}")));
         }
         let config = config.unwrap_or_else(|| of.config(on, &out));
-        A::multiply(on, of, config, out)
+        Ok(Some(Multiplication { of, activation: self.activation, config, out }))
     }
 
     /// What the kernel takes, if it fits together; nothing if the result has no elements.
@@ -383,10 +298,77 @@ impl<'a, A: QuantizedElement, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
     }
 }
 
-/// What the kernel takes, once it is known to fit together.
+impl<'a> QuantizedMatmul<'a, i8> {
+    /// Computes `i8` into `out`, on a device or stream: the result divided by a scale for each row, or one for all of
+    /// them.
+    ///
+    /// # Errors
+    /// Those of [`QuantizedMatmul::launch`].
+    pub fn requantize<'o, 's>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<ViewMut<'o, i8, 2>>,
+        scales: impl Into<Slice<'s, f32>>,
+    ) -> Result<()> {
+        self.launch_requantized(on, out.into(), scales.into(), None)
+    }
+
+    /// The same with a configuration of the caller's, on any device.
+    ///
+    /// # Errors
+    /// Those of [`QuantizedMatmul::launch_with`].
+    pub fn requantize_with<'o, 's>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<ViewMut<'o, i8, 2>>,
+        scales: impl Into<Slice<'s, f32>>,
+        config: Config,
+    ) -> Result<()> {
+        self.launch_requantized(on, out.into(), scales.into(), Some(config))
+    }
+
+    fn launch_requantized(
+        &self,
+        on: impl LaunchOn,
+        out: ViewMut<'_, i8, 2>,
+        scales: Slice<'_, f32>,
+        config: Option<Config>,
+    ) -> Result<()> {
+        let scales = each_or_all("scales", scales, out.shape()[0])?;
+        let Some(launch) = self.multiplication(on, out, scales, config)? else { return Ok(()) };
+        launch!(launch, on, [Identity, Relu, Gelu], i8, i32, i8, true, 4 x 256)
+    }
+}
+
+/// A matmul in a configuration.
 #[doc(hidden)]
+pub struct Multiplication<'a, 'o, A: QuantizedElement, O: LibraryElement> {
+    of: Arguments<'a, A>,
+    activation: Activation,
+    config: Config,
+    out: ViewMut<'o, O, 2>,
+}
+
+impl<A: QuantizedOperand, O: LibraryFloat> ByWidth<O> for Multiplication<'_, '_, A, O> {
+    fn launch_half(self, on: impl LaunchOn) -> Result<()>
+    where
+        O: HalfFloat,
+    {
+        A::launch_half(self, on)
+    }
+
+    fn launch_single(self, on: impl LaunchOn) -> Result<()>
+    where
+        O: SingleFloat,
+    {
+        let Multiplication { of, activation, config, out } = self;
+        A::launch_single(Multiplication { of, activation, config, out: O::view_mut(out) }, on)
+    }
+}
+
+/// What the kernel takes, once it is known to fit together.
 #[derive(Clone, Copy, Debug)]
-pub struct Arguments<'a, A: QuantizedElement> {
+struct Arguments<'a, A: QuantizedElement> {
     a: View<'a, A, 2>,
     b: View<'a, A, 2>,
     row_scales: View<'a, f32, 2>,
@@ -408,7 +390,7 @@ impl<A: QuantizedElement> Arguments<'_, A> {
         {
             return whole(tile, SKINNY_K);
         }
-        if on.has_clusters() {
+        if on.has_wgmma() {
             let unaligned_out = !split_matmul::in_vectors(out.strides(), size_of::<O>());
             let problem = Problem {
                 out: shape,
@@ -478,7 +460,7 @@ pub struct Quantized<'a> {
 }
 
 /// What the kernel computes, in `f64`, before it is rounded, and the bound that the module's documentation states.
-pub fn reference<const ACT: usize>(of: Quantized<'_>, Extents { m, k, n }: Extents) -> Vec<Expected> {
+pub fn reference(of: Quantized<'_>, Extents { m, k, n }: Extents, activation: Activation) -> Vec<Expected> {
     let unit = unit_roundoff(DType::F32);
     let scale = |scales: &[f32], i: usize| f64::from(if scales.len() == 1 { scales[0] } else { scales[i] });
     let element = |i: usize| {
@@ -488,7 +470,7 @@ pub fn reference<const ACT: usize>(of: Quantized<'_>, Extents { m, k, n }: Exten
         let scale = scale(of.row_scales, row) * scale(of.col_scales, column);
         let value = sum * scale + of.bias.map_or(0.0, |bias| f64::from(bias[column]));
         let within = error * scale.abs() + 4.0 * unit * ((sum * scale).abs() + value.abs());
-        activation::propagated::<ACT>(Expected { value, within }, DType::F16)
+        activation.propagated(Expected { value, within }, DType::F16)
     };
     (0..m * n).map(element).collect()
 }

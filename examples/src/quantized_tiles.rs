@@ -6,6 +6,8 @@ use dsl_runtime::prelude::*;
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::float::LibraryElement;
+
     /// The accumulator of `M` rows of `a` and `N` of `b`, over K from `k_begin` to `k_end` in steps of `K`.
     #[fuse_fn]
     fn accumulate<A: Element, S: Element, I: Element, const M: usize, const N: usize, const K: usize>(
@@ -81,7 +83,7 @@ pub(crate) mod kernels {
     pub fn quantized_matmul<
         A: Element,
         S: Element,
-        O: Element,
+        O: LibraryElement,
         const ACT: usize,
         const M: usize,
         const N: usize,
@@ -132,7 +134,7 @@ pub(crate) mod kernels {
     pub fn quantized_skinny<
         A: Element,
         S: Element,
-        O: Element,
+        O: LibraryElement,
         const M: usize,
         const N: usize,
         const K: usize,
@@ -172,7 +174,7 @@ pub(crate) mod kernels {
     pub fn quantized_warp_split_k<
         A: Element,
         S: Element,
-        O: Element,
+        O: LibraryElement,
         const WARPS: usize,
         const M: usize,
         const N: usize,
@@ -235,7 +237,7 @@ pub(crate) mod kernels {
     )]
     pub fn reduce_quantized_split_k<
         S: Element,
-        O: Element,
+        O: LibraryElement,
         const M: usize,
         const N: usize,
         const ROUND: bool,

@@ -19,7 +19,8 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation::{SILU, exact};
+use crate::activation::Activation;
+use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
@@ -33,7 +34,7 @@ use crate::shape::Checks;
     ],
     FIRST = [false, true], num_warps = 4, num_stages = 2,
 )]
-pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize, const STEPS: usize>(
+pub fn recurrence<T: LibraryFloat, const FIRST: bool, const CHANNELS: usize, const STEPS: usize>(
     a: &[T],
     b: &[T],
     gate: &[T],
@@ -68,69 +69,60 @@ pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize, const STEP
     tl::store(last + sequence * n_channels + channels, state, is_channel);
 }
 
-/// What the kernel takes: `a`, `b`, `gate`, `first`, steps, channels, sequences.
-type RecurrenceInputs<'a, T> = (Slice<'a, T>, Slice<'a, T>, Slice<'a, T>, Option<Slice<'a, f32>>, [usize; 3]);
-
-/// The element types of recurrences.
-pub trait Recur: Float {
-    /// Launches the kernel for inputs that were checked.
-    #[doc(hidden)]
-    fn steps(
-        on: impl LaunchOn,
-        of: RecurrenceInputs<'_, Self>,
-        out: SliceMut<'_, Self>,
-        last: SliceMut<'_, f32>,
-    ) -> Result<()>;
+/// The checked arguments of a recurrence.
+struct Steps<'a, 'o, T: LibraryFloat> {
+    of: Recurrence<'a, T>,
+    steps: usize,
+    sequences: usize,
+    out: SliceMut<'o, T>,
+    last: SliceMut<'o, f32>,
 }
 
 /// Launches with so many channels and steps to a program.
 macro_rules! launch {
-    ($T:ty, [$CHANNELS:literal, $STEPS:literal], $on:expr, $of:expr, $out:expr, $last:expr) => {{
-        let ((a, b, gate, first, [steps, channels, sequences]), out, mut last) = ($of, $out, $last);
+    ([$CHANNELS:literal, $STEPS:literal], $on:expr, $steps:expr) => {{
+        let Steps { of: Recurrence { a, b, gate, first, channels }, steps, sequences, out, mut last } =
+            $steps;
         let (n_steps, n_channels, grid) =
             (steps as i32, channels as i32, (sequences, channels.div_ceil($CHANNELS)));
-        match first {
-            Some(first) => {
-                recurrence::<$T, true, $CHANNELS, $STEPS>(a, b, gate, first, out, last, n_steps, n_channels)
-                    .grid(grid)
-                    .launch($on)
-            }
-            None => {
-                // An empty slice of the right type: `last` starts with it.
-                let (empty, last) = last.split_at_mut(0);
-                recurrence::<$T, false, $CHANNELS, $STEPS>(a, b, gate, &empty, out, last, n_steps, n_channels)
-                    .grid(grid)
-                    .launch($on)
-            }
-        }
+        let call = match first {
+            Some(_) => recurrence::<T, true, $CHANNELS, $STEPS>,
+            None => recurrence::<T, false, $CHANNELS, $STEPS>,
+        };
+        // An empty slice of the right type, where there is no first state: `last` starts with it.
+        let (empty, last) = last.split_at_mut(0);
+        call(a, b, gate, first.unwrap_or(empty.slice(..)), out, last, n_steps, n_channels)
+            .grid(grid)
+            .launch($on)
     }};
 }
 
-/// Channels and steps of a program: where channels are few, and where wide programs still occupy most SMs.
-macro_rules! tiles {
-    ($($T:ty: $few:tt, [$WIDE:literal, $STEPS:literal];)*) => {$(
-        impl Recur for $T {
-            fn steps(on: impl LaunchOn, of: RecurrenceInputs<'_, $T>, out: SliceMut<'_, $T>, last: SliceMut<'_, f32>) -> Result<()> {
-                let (.., [_, channels, sequences]) = of;
-                if 4 * sequences * channels.div_ceil($WIDE) >= 3 * on.parallelism() {
-                    launch!($T, [$WIDE, $STEPS], on, of, out, last)
-                } else {
-                    launch!($T, $few, on, of, out, last)
-                }
-            }
-        }
-    )*};
+impl<T: LibraryFloat> Steps<'_, '_, T> {
+    /// Whether programs of so many channels still occupy most SMs.
+    fn fills(&self, on: impl LaunchOn, channels: usize) -> bool {
+        4 * self.sequences * self.of.channels.div_ceil(channels) >= 3 * on.parallelism()
+    }
 }
 
-tiles! {
-    f32: [32, 64], [64, 32];
-    f16: [32, 64], [128, 32];
-    bf16: [32, 64], [128, 32];
+impl<T: LibraryFloat> ByWidth<T> for Steps<'_, '_, T> {
+    fn launch_half(self, on: impl LaunchOn) -> Result<()>
+    where
+        T: HalfFloat,
+    {
+        if self.fills(on, 128) { launch!([128, 32], on, self) } else { launch!([32, 64], on, self) }
+    }
+
+    fn launch_single(self, on: impl LaunchOn) -> Result<()>
+    where
+        T: SingleFloat,
+    {
+        if self.fills(on, 64) { launch!([64, 32], on, self) } else { launch!([32, 64], on, self) }
+    }
 }
 
 /// A gated linear recurrence. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct Recurrence<'a, T: Float> {
+pub struct Recurrence<'a, T: LibraryFloat> {
     a: Slice<'a, T>,
     b: Slice<'a, T>,
     gate: Slice<'a, T>,
@@ -138,7 +130,7 @@ pub struct Recurrence<'a, T: Float> {
     channels: usize,
 }
 
-impl<'a, T: Float> Recurrence<'a, T> {
+impl<'a, T: LibraryFloat> Recurrence<'a, T> {
     /// Sequences of so many channels, whose state is 0 at first; the number of sequences is that of the states after the
     /// last step.
     pub fn new(
@@ -164,10 +156,7 @@ impl<'a, T: Float> Recurrence<'a, T> {
         on: impl LaunchOn,
         out: impl Into<SliceMut<'o, T>>,
         last: impl Into<SliceMut<'o, f32>>,
-    ) -> Result<()>
-    where
-        T: Recur,
-    {
+    ) -> Result<()> {
         let (out, last, checks) = (out.into(), last.into(), Checks("recurrence"));
         for (name, len) in [("b", self.b.len()), ("gate", self.gate.len()), ("out", out.len())] {
             checks.same(("a", self.a.len()), (name, len))?;
@@ -180,7 +169,7 @@ impl<'a, T: Float> Recurrence<'a, T> {
             return checks.same(("a", self.a.len()), ("last", 0));
         }
         let steps = checks.rows(("a", self.a.len()), sequences * self.channels)?;
-        T::steps(on, (self.a, self.b, self.gate, self.first, [steps, self.channels, sequences]), out, last)
+        T::launch_by_width(Steps { of: *self, steps, sequences, out, last }, on)
     }
 }
 
@@ -212,7 +201,7 @@ pub fn reference<T: Float>(of: HostSteps<T>, channels: usize) -> [Vec<Expected>;
             let (a, b, gate) = (of.a[index].to_f64(), of.b[index].to_f64(), of.gate[index].to_f64());
             *state = a * *state + b;
             *size = a.abs() * *size + b.abs();
-            let silu = exact::<SILU>(gate, T::DTYPE);
+            let silu = Activation::Silu.exact(gate, T::DTYPE);
             let value = *state * silu.value;
             let within = (arithmetic * *size + tiny) * (silu.value.abs() + silu.within)
                 + 2.0 * single * value.abs()

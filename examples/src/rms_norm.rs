@@ -17,6 +17,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, SHORT_ROW, longest, short_programs, use_cluster};
 
@@ -33,6 +34,8 @@ const PIECE: usize = 8192;
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::float::LibraryFloat;
+
     /// Normalizes a program's row.
     #[fuse_fn]
     fn normalize_row<T: Float>(x: &[T], gamma: &[T], out: &mut [T], cols: Tile<i32>, n_cols: i32, eps: f32) {
@@ -46,7 +49,7 @@ mod kernels {
 
     /// A program for eight short rows, or four of more than 512 elements, in the smallest tile declared whose rows cover them.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols in [128, 256, 384, 512, 768], num_warps = 4)]
-    pub fn rms_norm_short<T: Float, const COLS: usize>(
+    pub fn rms_norm_short<T: LibraryFloat, const COLS: usize>(
         x: &[T],
         gamma: &[T],
         out: &mut [T],
@@ -75,7 +78,7 @@ mod kernels {
             else if BLOCK == 24576 || BLOCK == 20480 && size_of::<T>() == 4 { 2 }
             else { 1 },
     )]
-    pub fn rms_norm<T: Float, const BLOCK: usize>(
+    pub fn rms_norm<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         out: &mut [T],
@@ -87,7 +90,7 @@ mod kernels {
 
     /// As [`rms_norm()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_ctas = 8)]
-    pub fn rms_norm_cluster<T: Float, const BLOCK: usize>(
+    pub fn rms_norm_cluster<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         out: &mut [T],
@@ -102,7 +105,7 @@ pub use kernels::{rms_norm, rms_norm_cluster, rms_norm_short};
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
-pub fn rms_norm_long<T: Float, const BLOCK: usize>(
+pub fn rms_norm_long<T: LibraryFloat, const BLOCK: usize>(
     x: &[T],
     gamma: &[T],
     out: &mut [T],
@@ -130,7 +133,7 @@ pub fn rms_norm_long<T: Float, const BLOCK: usize>(
     T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
     num_ctas = (BLOCK / 16384 * 4).max(1),
 )]
-pub fn add_rms_norm<T: Float, const BLOCK: usize>(
+pub fn add_rms_norm<T: LibraryFloat, const BLOCK: usize>(
     x: &[T],
     residual: &mut [T],
     gamma: &[T],
@@ -152,7 +155,7 @@ pub fn add_rms_norm<T: Float, const BLOCK: usize>(
 
 /// As [`rms_norm_long()`], of `x + residual`, which is written to `residual`.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
-pub fn add_rms_norm_long<T: Float, const BLOCK: usize>(
+pub fn add_rms_norm_long<T: LibraryFloat, const BLOCK: usize>(
     x: &[T],
     residual: &mut [T],
     gamma: &[T],
@@ -181,13 +184,13 @@ pub fn add_rms_norm_long<T: Float, const BLOCK: usize>(
 
 /// Normalizes each row of a matrix in row-major order. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct RmsNorm<'a, T: Float> {
+pub struct RmsNorm<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
     eps: f32,
 }
 
-impl<'a, T: Float> RmsNorm<'a, T> {
+impl<'a, T: LibraryFloat> RmsNorm<'a, T> {
     /// The rows of `x`, each as long as `gamma`; `eps` is 1e-6.
     pub fn new(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
         RmsNorm { x: x.into(), gamma: gamma.into(), eps: 1e-6 }
@@ -202,13 +205,7 @@ impl<'a, T: Float> RmsNorm<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        rms_norm::Choice<T>: rms_norm::Declared,
-        rms_norm_cluster::Choice<T, BLOCK_TILE>: rms_norm_cluster::Declared,
-        rms_norm_short::Choice<T>: rms_norm_short::Declared,
-        rms_norm_long::Choice<T, PIECE>: rms_norm_long::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks, cols) = (out.into(), Checks("rms_norm"), self.gamma.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         let rows = checks.rows(("x", self.x.len()), cols)?;
@@ -234,13 +231,13 @@ impl<'a, T: Float> RmsNorm<'a, T> {
 
 /// Adds a matrix to a residual stream and normalizes each row of the sum. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct AddRmsNorm<'a, T: Float> {
+pub struct AddRmsNorm<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
     eps: f32,
 }
 
-impl<'a, T: Float> AddRmsNorm<'a, T> {
+impl<'a, T: LibraryFloat> AddRmsNorm<'a, T> {
     /// The rows of `x`, each as long as `gamma`; `eps` is 1e-6.
     pub fn new(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
         AddRmsNorm { x: x.into(), gamma: gamma.into(), eps: 1e-6 }
@@ -260,11 +257,7 @@ impl<'a, T: Float> AddRmsNorm<'a, T> {
         on: impl LaunchOn,
         residual: impl Into<SliceMut<'o, T>>,
         out: impl Into<SliceMut<'o, T>>,
-    ) -> Result<()>
-    where
-        add_rms_norm::Choice<T>: add_rms_norm::Declared,
-        add_rms_norm_long::Choice<T, PIECE>: add_rms_norm_long::Declared,
-    {
+    ) -> Result<()> {
         let (residual, out) = (residual.into(), out.into());
         let (checks, cols) = (Checks("add_rms_norm"), self.gamma.len());
         checks.same(("x", self.x.len()), ("residual", residual.len()))?;

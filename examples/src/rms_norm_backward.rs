@@ -19,8 +19,9 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::layer_norm_backward::PIECE;
-use crate::partials::{self, BLOCK_COLS, WIDE_COLS, column_partials, sum_partials};
+use crate::partials::{self, BLOCK_COLS, WIDE_COLS, column_partials};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
@@ -31,7 +32,7 @@ use crate::shape::Checks;
     num_warps = if BLOCK == 32768 { 4 } else { (BLOCK * size_of::<T>() / 1024).min(8) },
     num_stages = if BLOCK > 8192 { 3 } else { 2 },
 )]
-pub fn rms_norm_backward<T: Float, const BLOCK: usize>(
+pub fn rms_norm_backward<T: LibraryFloat, const BLOCK: usize>(
     dy: &[T],
     x: &[T],
     gamma: &[T],
@@ -64,7 +65,7 @@ pub fn rms_norm_backward<T: Float, const BLOCK: usize>(
 /// The gradient of `x` alone, for rows of any length: one program for each, which it reads twice, `BLOCK` elements at a time.
 /// Leaves the row's scale in `stats`.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
-pub fn rms_norm_backward_long<T: Float, const BLOCK: usize>(
+pub fn rms_norm_backward_long<T: LibraryFloat, const BLOCK: usize>(
     dy: &[T],
     x: &[T],
     gamma: &[T],
@@ -99,7 +100,7 @@ pub fn rms_norm_backward_long<T: Float, const BLOCK: usize>(
 
 /// The gradients of an RMSNorm. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct RmsNormBackward<'a, T: Float> {
+pub struct RmsNormBackward<'a, T: LibraryFloat> {
     dy: Slice<'a, T>,
     x: Slice<'a, T>,
     gamma: Slice<'a, T>,
@@ -111,7 +112,7 @@ pub fn scratch_len(rows: usize, cols: usize) -> usize {
     partials::max_programs(rows, cols) * cols + if cols > BLOCK_COLS { rows } else { 0 }
 }
 
-impl<'a, T: Float> RmsNormBackward<'a, T> {
+impl<'a, T: LibraryFloat> RmsNormBackward<'a, T> {
     /// The gradient of the norm's result, and the norm's inputs; `eps` is 1e-6.
     pub fn new(
         dy: impl Into<Slice<'a, T>>,
@@ -137,13 +138,7 @@ impl<'a, T: Float> RmsNormBackward<'a, T> {
         dx: impl Into<SliceMut<'o, T>>,
         dgamma: impl Into<SliceMut<'o, T>>,
         scratch: impl Into<SliceMut<'o, f32>>,
-    ) -> Result<()>
-    where
-        rms_norm_backward::Choice<T>: rms_norm_backward::Declared,
-        rms_norm_backward_long::Choice<T, PIECE>: rms_norm_backward_long::Declared,
-        column_partials::Choice<T, 1, WIDE_COLS>: column_partials::Declared,
-        sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
-    {
+    ) -> Result<()> {
         let (dx, dgamma, mut scratch) = (dx.into(), dgamma.into(), scratch.into());
         let (checks, cols) = (Checks("rms_norm_backward"), self.gamma.len());
         checks.same(("x", self.x.len()), ("dy", self.dy.len()))?;
@@ -170,7 +165,7 @@ impl<'a, T: Float> RmsNormBackward<'a, T> {
                 .grid((programs, cols.div_ceil(WIDE_COLS)))
                 .launch(on)?;
         }
-        partials::reduce(on, partials_out.slice(..), [dgamma])
+        partials::reduce(on, partials_out.slice(..), dgamma, None)
     }
 }
 

@@ -17,6 +17,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
@@ -43,7 +44,7 @@ const fn heads_per_program(per_token: i32) -> i32 {
     HEADS = heads_per_program(per_token) in [8, 16, 32, 40],
     num_warps = ((HEADS - 1) / 4 % 8 + 1) * HALF / 64,
 )]
-pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize, const HEADS: usize>(
+pub fn rope<T: LibraryFloat, const INTERLEAVED: bool, const HALF: usize, const HEADS: usize>(
     x: &[T],
     positions: &[i32],
     cos: &[f32],
@@ -91,7 +92,7 @@ pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize, const HEADS: u
 /// of them, then its values, `row` elements in all. `gammas` has the queries' parameters and then the keys'. Program
 /// `(i, j)` takes the `j`th `512 / HALF` heads of token `i`.
 #[fuse_kernel(T = [f32, f16, bf16], INTERLEAVED = [false, true], HALF = half in [32, 64, 128], num_warps = 1)]
-pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
+pub fn qk_norm_rope<T: LibraryFloat, const INTERLEAVED: bool, const HALF: usize>(
     qkv: &mut [T],
     positions: &[i32],
     cos: &[f32],
@@ -170,14 +171,14 @@ impl Angles<'_> {
 /// Rotates the heads of each token: `Rope::<bf16, false>::new(&x, angles, heads, dim)`. `T` is `f32`, `f16` or `bf16`;
 /// `INTERLEAVED` says which elements are pairs.
 #[derive(Clone, Copy)]
-pub struct Rope<'a, T: Float, const INTERLEAVED: bool> {
+pub struct Rope<'a, T: LibraryFloat, const INTERLEAVED: bool> {
     x: Slice<'a, T>,
     angles: Angles<'a>,
     heads: usize,
     dim: usize,
 }
 
-impl<'a, T: Float, const INTERLEAVED: bool> Rope<'a, T, INTERLEAVED> {
+impl<'a, T: LibraryFloat, const INTERLEAVED: bool> Rope<'a, T, INTERLEAVED> {
     /// `heads` heads of `dim` elements for each position.
     pub fn new(x: impl Into<Slice<'a, T>>, angles: Angles<'a>, heads: usize, dim: usize) -> Self {
         Rope { x: x.into(), angles, heads, dim }
@@ -187,10 +188,7 @@ impl<'a, T: Float, const INTERLEAVED: bool> Rope<'a, T, INTERLEAVED> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        rope::Choice<T, INTERLEAVED>: rope::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks, Angles { positions, cos, sin, half }) = (out.into(), Checks("rope"), self.angles);
         self.angles.check(checks)?;
         checks.same(("x", self.x.len()), ("out", out.len()))?;
@@ -219,14 +217,14 @@ pub struct Heads {
 /// Normalizes and rotates query and key heads in a packed matrix: `QkNormRope::<bf16, false>::new(angles, heads, &gammas)`. `T` is
 /// `f32`, `f16` or `bf16`; `INTERLEAVED` says which elements are pairs.
 #[derive(Clone, Copy)]
-pub struct QkNormRope<'a, T: Float, const INTERLEAVED: bool> {
+pub struct QkNormRope<'a, T: LibraryFloat, const INTERLEAVED: bool> {
     angles: Angles<'a>,
     heads: Heads,
     gammas: Slice<'a, T>,
     eps: f32,
 }
 
-impl<'a, T: Float, const INTERLEAVED: bool> QkNormRope<'a, T, INTERLEAVED> {
+impl<'a, T: LibraryFloat, const INTERLEAVED: bool> QkNormRope<'a, T, INTERLEAVED> {
     /// A row for each position; `gammas` has the parameters of queries and then those of keys; `eps` is 1e-6.
     pub fn new(angles: Angles<'a>, heads: Heads, gammas: impl Into<Slice<'a, T>>) -> Self {
         QkNormRope { angles, heads, gammas: gammas.into(), eps: 1e-6 }
@@ -241,10 +239,7 @@ impl<'a, T: Float, const INTERLEAVED: bool> QkNormRope<'a, T, INTERLEAVED> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, qkv: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        qk_norm_rope::Choice<T, INTERLEAVED>: qk_norm_rope::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, qkv: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (qkv, checks, Angles { positions, cos, sin, half }) =
             (qkv.into(), Checks("qk_norm_rope"), self.angles);
         let Heads { queries, keys } = self.heads;

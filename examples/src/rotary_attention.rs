@@ -35,8 +35,9 @@ use std::ops::Range;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::attention::{Attend, Attention, AttentionExtents, fit, for_powers};
+use crate::attention::{Attention, AttentionExtents, fit, for_powers};
 use crate::attention_reference::{ROUNDINGS, ScoredKey, softmax_row};
+use crate::float::HalfFloat;
 use crate::form::Form;
 use crate::packed_qkv::HostQkv;
 use crate::reference::{Expected, unit_roundoff};
@@ -65,6 +66,8 @@ mod kernels {
     use crate::online_softmax::OnlineSoftmax;
     use dsl_runtime::prelude::*;
 
+    use crate::float::HalfFloat;
+
     /// Queries of a program of [`rotary_attention()`], and its keys of an iteration.
     pub const QUERIES: usize = 16;
     pub const KEYS: usize = 64;
@@ -91,7 +94,7 @@ mod kernels {
     /// Attention of rows of `half` pairs: scores are the dot of first elements of pairs plus that of second ones. The grid counts
     /// tiles of queries and heads. Query `i` attends to the keys up to `i + right`. `scale`, above 0, is for powers of two.
     #[fuse_kernel(T = [f16, bf16], HALF = half in [32, 64], num_warps = 4)]
-    pub fn rotary_attention<T: Float, const HALF: usize>(
+    pub fn rotary_attention<T: HalfFloat, const HALF: usize>(
         q: &View<T, 4>,
         k: &View<T, 4>,
         v: &View<T, 3>,
@@ -136,7 +139,7 @@ mod kernels {
 
     /// Rotates rows of heads of `[heads, 2, rows, half]`, `HALF` pairs at most. The grid counts tiles of rows and heads.
     #[fuse_kernel(T = [f16, bf16], HALF = [64])]
-    pub fn rotate_heads<T: Float, const HALF: usize>(
+    pub fn rotate_heads<T: HalfFloat, const HALF: usize>(
         x: &View<T, 4>,
         cos_sin: &View<T, 3>,
         out: &mut View<T, 4>,
@@ -154,7 +157,7 @@ use kernels::{QUERIES, ROWS};
 
 /// Attention with rotary embedding in its scores: `RotaryAttention::new(q, k, v, &cos_sin).causal()`. `T` is `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct RotaryAttention<'a, T: Float> {
+pub struct RotaryAttention<'a, T: HalfFloat> {
     q: View<'a, T, 3>,
     k: View<'a, T, 3>,
     v: View<'a, T, 3>,
@@ -164,7 +167,7 @@ pub struct RotaryAttention<'a, T: Float> {
     is_interleaved: bool,
 }
 
-impl<'a, T: Float> RotaryAttention<'a, T> {
+impl<'a, T: HalfFloat> RotaryAttention<'a, T> {
     /// Queries, keys and values, and the table of angles; scores are scaled by `1 / sqrt(D)`, there is no mask, and pairs are
     /// halves of a row.
     pub fn new(
@@ -219,12 +222,7 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         on: impl LaunchOn,
         out: impl Into<ViewMut<'o, T, 3>>,
         lse: impl Into<SliceMut<'o, f32>>,
-    ) -> Result<()>
-    where
-        T: Attend,
-        rotary_attention::Choice<T>: rotary_attention::Declared,
-        rotate_heads::Choice<T, MAX_PAIRS>: rotate_heads::Declared,
-    {
+    ) -> Result<()> {
         let (form, [heads, queries, _]) = (self.form(on), self.q.shape());
         let [key_heads, keys, _] = self.k.shape();
         let shape = format_args!("{form:?}: {heads} heads of {queries} queries, {key_heads} of {keys} keys");
@@ -242,12 +240,7 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         out: impl Into<ViewMut<'o, T, 3>>,
         lse: impl Into<SliceMut<'o, f32>>,
         form: Form,
-    ) -> Result<()>
-    where
-        T: Attend,
-        rotary_attention::Choice<T>: rotary_attention::Declared,
-        rotate_heads::Choice<T, MAX_PAIRS>: rotate_heads::Declared,
-    {
+    ) -> Result<()> {
         let (out, mut lse) = (out.into(), lse.into());
         let AttentionExtents { heads, key_heads, queries, keys, elements } =
             self.check(out.shape(), lse.len())?;
@@ -279,11 +272,12 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
     }
 
     /// Rotates queries and keys into temporary memory, and launches [`Attention`].
-    fn launch_separate(&self, on: impl LaunchOn, out: ViewMut<'_, T, 3>, lse: SliceMut<'_, f32>) -> Result<()>
-    where
-        T: Attend,
-        rotate_heads::Choice<T, MAX_PAIRS>: rotate_heads::Declared,
-    {
+    fn launch_separate(
+        &self,
+        on: impl LaunchOn,
+        out: ViewMut<'_, T, 3>,
+        lse: SliceMut<'_, f32>,
+    ) -> Result<()> {
         let ([_, queries, _], [_, keys, _]) = (self.q.shape(), self.k.shape());
         let mut q = on.temporary::<T>(self.q.shape().iter().product())?;
         let mut k = on.temporary::<T>(self.k.shape().iter().product())?;
@@ -303,10 +297,7 @@ impl<'a, T: Float> RotaryAttention<'a, T> {
         x: View<'_, T, 3>,
         mut out: SliceMut<'_, T>,
         first: usize,
-    ) -> Result<()>
-    where
-        rotate_heads::Choice<T, MAX_PAIRS>: rotate_heads::Declared,
-    {
+    ) -> Result<()> {
         let [heads, rows, elements] = x.shape();
         let out = out.view_mut([heads, rows, 2, elements / 2])?.permute([0, 2, 1, 3]);
         let (x, angles) = (self.as_pairs(x)?, self.angles(first..first + rows)?);

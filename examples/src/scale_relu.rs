@@ -11,6 +11,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, along_rows, tile_width};
 
@@ -25,7 +26,13 @@ const LAUNCH: usize = 1 << 30;
 
 /// `out[i] = max(x[i], 0) * scale + bias` for `i < n`; a program handles `BLOCK` elements.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048], num_warps = 8)]
-pub fn scale_relu<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32, scale: f32, bias: f32) {
+pub fn scale_relu<T: LibraryFloat, const BLOCK: usize>(
+    x: &[T],
+    out: &mut [T],
+    n: i32,
+    scale: f32,
+    bias: f32,
+) {
     let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let mask = offsets < n;
     let x = tl::load(x + offsets, mask).to::<f32>();
@@ -35,7 +42,7 @@ pub fn scale_relu<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32, 
 /// The same with a bias for each column. A program handles a tile of `COLS` columns and `4096 / COLS` rows; the grid's first axis
 /// counts tiles across, its second and third those down.
 #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols.min(4096) in [128, 1024, 4096])]
-pub fn scale_relu_columns<T: Float, const COLS: usize>(
+pub fn scale_relu_columns<T: LibraryFloat, const COLS: usize>(
     x: &[T],
     bias: &[T],
     out: &mut [T],
@@ -55,13 +62,13 @@ pub fn scale_relu_columns<T: Float, const COLS: usize>(
 
 /// `max(x, 0) * scale + bias` of a slice. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct ScaleRelu<'a, T: Float> {
+pub struct ScaleRelu<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     scale: f32,
     bias: f32,
 }
 
-impl<'a, T: Float> ScaleRelu<'a, T> {
+impl<'a, T: LibraryFloat> ScaleRelu<'a, T> {
     /// The input; a scale of 1, a bias of 0.
     pub fn new(x: impl Into<Slice<'a, T>>) -> Self {
         ScaleRelu { x: x.into(), scale: 1.0, bias: 0.0 }
@@ -86,10 +93,7 @@ impl<'a, T: Float> ScaleRelu<'a, T> {
     ///
     /// # Errors
     /// If the lengths differ; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        scale_relu::Choice<T, BLOCK>: scale_relu::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let mut out = out.into();
         Checks("scale_relu").same(("x", self.x.len()), ("out", out.len()))?;
         for first in (0..out.len()).step_by(LAUNCH) {
@@ -104,21 +108,18 @@ impl<'a, T: Float> ScaleRelu<'a, T> {
 
 /// `max(x, 0) * scale + bias` of a matrix, with a bias for each column. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct ScaleReluColumns<'a, T: Float> {
+pub struct ScaleReluColumns<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     bias: Slice<'a, T>,
     scale: f32,
 }
 
-impl<'a, T: Float> ScaleReluColumns<'a, T> {
+impl<'a, T: LibraryFloat> ScaleReluColumns<'a, T> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        scale_relu_columns::Choice<T>: scale_relu_columns::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks, cols) = (out.into(), Checks("scale_relu"), self.bias.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         let rows = checks.rows(("x", self.x.len()), cols)?;

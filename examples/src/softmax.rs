@@ -18,6 +18,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, SHORT_ROW, longest, tile_width, use_cluster};
 
@@ -33,6 +34,8 @@ const LANES: usize = 512;
 #[fuse_module]
 mod kernels {
     use dsl_runtime::prelude::*;
+
+    use crate::float::LibraryFloat;
 
     /// The softmax of a program's row. After the sum an element is recomputed from `x`, so that a row of a narrow type stays in
     /// registers of its own width.
@@ -56,7 +59,7 @@ mod kernels {
     /// A program for several short rows, in the smallest tile declared whose rows cover them: four, or eight where the threads have whole
     /// vectors of no fewer.
     #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols in [128, 256, 384, 512, 768], num_warps = 4)]
-    pub fn softmax_short<T: Float, const COLS: usize>(
+    pub fn softmax_short<T: LibraryFloat, const COLS: usize>(
         x: &[T],
         out: &mut [T],
         n_rows: i32,
@@ -91,13 +94,19 @@ mod kernels {
         maxnreg = if size_of::<T>() == 4 || BLOCK < 65536 { 255 }
             else if BLOCK <= 98304 { 72 } else if BLOCK == 131072 { 80 } else { 128 },
     )]
-    pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
+    pub fn softmax<T: LibraryFloat, const BLOCK: usize>(
+        x: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        scale: f32,
+        log: bool,
+    ) {
         softmax_row::<T>(x, out, tl::arange(0, BLOCK), n_cols, scale, log);
     }
 
     /// As [`softmax()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
     #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_ctas = 8)]
-    pub fn softmax_cluster<T: Float, const BLOCK: usize>(
+    pub fn softmax_cluster<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         out: &mut [T],
         n_cols: i32,
@@ -113,7 +122,7 @@ pub use kernels::{softmax, softmax_cluster, softmax_short};
 /// One program for each row, which it reads twice, `16 * LANES` elements at a time. Each lane has a running maximum and the sum
 /// of exponentials relative to it.
 #[fuse_kernel(T = [f32, f16, bf16], LANES = [512], num_warps = 16)]
-pub fn softmax_long<T: Float, const LANES: usize>(
+pub fn softmax_long<T: LibraryFloat, const LANES: usize>(
     x: &[T],
     out: &mut [T],
     n_cols: i32,
@@ -161,7 +170,7 @@ pub fn softmax_long<T: Float, const LANES: usize>(
 
 /// The softmax of each row of a matrix. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct Softmax<'a, T: Float> {
+pub struct Softmax<'a, T: LibraryFloat> {
     x: Slice<'a, T>,
     cols: usize,
     scale: f32,
@@ -177,7 +186,7 @@ pub enum SoftmaxOutput {
     Logarithm,
 }
 
-impl<'a, T: Float> Softmax<'a, T> {
+impl<'a, T: LibraryFloat> Softmax<'a, T> {
     /// The rows of `x`, each of `cols` elements; a scale of 1, and probabilities.
     pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
         Softmax { x: x.into(), cols, scale: 1.0, form: SoftmaxOutput::Probability }
@@ -197,13 +206,7 @@ impl<'a, T: Float> Softmax<'a, T> {
     ///
     /// # Errors
     /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
-    where
-        softmax::Choice<T>: softmax::Declared,
-        softmax_cluster::Choice<T, BLOCK_TILE>: softmax_cluster::Declared,
-        softmax_short::Choice<T>: softmax_short::Declared,
-        softmax_long::Choice<T, LANES>: softmax_long::Declared,
-    {
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks) = (out.into(), Checks("softmax"));
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         let rows = checks.rows_up_to(("x", self.x.len()), self.cols, i32::MAX as usize)?;

@@ -61,7 +61,7 @@ pub(crate) fn skinny_tile(on: impl LaunchOn, out: [usize; 3], bytes: usize, of: 
             SKINNY_N16 => {
                 SKINNY_N32.count(out) <= on.parallelism() && bytes.is_multiple_of(VECTOR_BYTES * MAX_K_SLICES)
             }
-            SKINNY_M64 => on.has_clusters(),
+            SKINNY_M64 => on.has_wgmma(),
             _ => true,
         };
         is_suitable && out[1] <= tile.rows && of.contains(tile)

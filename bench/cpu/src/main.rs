@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use candle_core::{D, Tensor};
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::IDENTITY;
-use fused_kernels::attention::{Attend, Attention};
-use fused_kernels::matmul::{Matmul, Multiply};
+use fused_kernels::attention::Attention;
+use fused_kernels::float::{HalfFloat, LibraryFloat};
+use fused_kernels::matmul::Matmul;
 use gemm::Parallelism;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -66,7 +66,7 @@ fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
 }
 
 /// A matmul of `T` beside one of `P` by `gemm`. Operand B is row-major or column-major.
-fn matmul<T: Multiply<IDENTITY>, P: Peer>([m, k, n]: [usize; 3], columns: bool) -> Result {
+fn matmul<T: LibraryFloat, P: Peer>([m, k, n]: [usize; 3], columns: bool) -> Result {
     let device = Device::cpu();
     let (a, b) = (numbers::<T>(m * k, 1), numbers::<T>(k * n, 2));
     let [operand_a, operand_b] =
@@ -77,7 +77,7 @@ fn matmul<T: Multiply<IDENTITY>, P: Peer>([m, k, n]: [usize; 3], columns: bool) 
     let strides = if columns { [1, k] } else { [n, 1] };
     let mut ours = || -> Result {
         let b = b.view_strided([k, n], strides)?;
-        Matmul::<T, IDENTITY>::new(a.view([m, k])?, b).launch(&device, out.view_mut([m, n])?)?;
+        Matmul::new(a.view([m, k])?, b).launch(&device, out.view_mut([m, n])?)?;
         Ok(())
     };
     let mut peer = || -> Result {
@@ -169,7 +169,7 @@ impl Peer for gemm::f16 {
     }
 }
 
-fn attention<T: Attend>([heads, rows, elements]: [usize; 3]) -> Result {
+fn attention<T: HalfFloat>([heads, rows, elements]: [usize; 3]) -> Result {
     let device = Device::cpu();
     let shape = [heads, rows, elements];
     let inputs = [1, 2, 3].map(|seed| numbers::<T>(heads * rows * elements, seed));

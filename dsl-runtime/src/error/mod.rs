@@ -356,6 +356,7 @@ pub enum Error {
 
 /// An access of one program.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProgramAccess {
     /// The program's number along each axis of the grid.
     pub program: [u32; 3],

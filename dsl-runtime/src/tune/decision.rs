@@ -22,6 +22,7 @@ pub struct Decision {
 
 /// Where a choice is from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Source {
     /// This process measured it.
     Measured,

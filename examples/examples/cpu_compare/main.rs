@@ -12,6 +12,7 @@ use by_hand::Lane;
 use dsl_runtime::bench::{BenchOptions, Timing, do_bench};
 use dsl_runtime::prelude::*;
 use fused_kernels::add_mul::{self, AddMul};
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::layer_norm::{self, LayerNorm};
 use fused_kernels::reference::compare;
 use rand::SeedableRng;
@@ -90,10 +91,7 @@ fn write_row(print: &mut impl Write, shape: &str, traffic: usize, [kernel, by_ha
     Ok(())
 }
 
-fn add_mul_row<T: Float + Lane>(print: &mut impl Write, n: usize, caches: Caches) -> Result<()>
-where
-    add_mul::add_mul::Choice<T, 1024>: add_mul::add_mul::Declared,
-{
+fn add_mul_row<T: LibraryFloat + Lane>(print: &mut impl Write, n: usize, caches: Caches) -> Result<()> {
     let cpu = Device::cpu();
     let [x, y, z] = [1, 2, 3].map(|seed| normal::<T>(n, seed));
     let (mut out, mut by_hand) = (vec![T::from_f64(f64::NAN); n], vec![T::from_f64(f64::NAN); n]);
@@ -108,19 +106,11 @@ where
     write_row(print, &shape, add_mul::traffic::<T>(n), times)
 }
 
-fn layer_norm_row<T: Float + Lane>(
+fn layer_norm_row<T: LibraryFloat + Lane>(
     print: &mut impl Write,
     (rows, cols): (usize, usize),
     caches: Caches,
-) -> Result<()>
-where
-    layer_norm::layer_norm::Choice<T>: layer_norm::layer_norm::Declared,
-    layer_norm::layer_norm_cluster::Choice<T, { layer_norm::MAX_TILE }>:
-        layer_norm::layer_norm_cluster::Declared,
-    layer_norm::layer_norm_short::Choice<T>: layer_norm::layer_norm_short::Declared,
-    layer_norm::layer_norm_wide::Choice<T, { layer_norm::MAX_TILE }>: layer_norm::layer_norm_wide::Declared,
-    layer_norm::layer_norm_long::Choice<T, { layer_norm::PIECE }>: layer_norm::layer_norm_long::Declared,
-{
+) -> Result<()> {
     let cpu = Device::cpu();
     let (x, gamma, beta) = (normal::<T>(rows * cols, 1), normal::<T>(cols, 2), normal::<T>(cols, 3));
     let mut out = vec![T::from_f64(f64::NAN); rows * cols];

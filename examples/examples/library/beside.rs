@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use dsl_runtime::bench::{BenchOptions, do_bench};
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{IDENTITY, SILU};
+use fused_kernels::activation::Activation;
 use fused_kernels::add_layer_norm::{self, AddLayerNorm};
 use fused_kernels::batch_norm::{self, BatchNorm, Host, Statistics};
 use fused_kernels::bias_activation::BiasActivation;
@@ -14,7 +14,7 @@ use fused_kernels::dropout::Dropout;
 use fused_kernels::fusion_flags::{self, BiasRelu};
 use fused_kernels::layer_norm::{self, LayerNorm};
 use fused_kernels::linear_combination::{self, LinearCombination};
-use fused_kernels::norm_activation::{self, NormActivation};
+use fused_kernels::norm_activation::{self, HostNorm, NormActivation};
 use fused_kernels::rms_norm::{self, RmsNorm};
 use fused_kernels::scale_relu::{self, ScaleRelu};
 
@@ -93,28 +93,31 @@ macro_rules! demos {
                     })
                 }
                 Some(Kernel::LayerNormSiluAdd) => {
-                    let parameters = (&gamma[..], Some(&beta[..]));
-                    let expected = norm_activation::reference::<$T, SILU>(x, parameters, Some(&y), 1e-5);
+                    let norm = HostNorm { gamma: &gamma[..], beta: Some(&beta[..]), eps: 1e-5 };
+                    let expected = norm_activation::reference(x, norm, Activation::Silu, Some(&y));
                     let traffic = norm_activation::traffic::<$T>(rows, cols) + n * size_of::<$T>();
                     options.show(traffic, &expected, |on, out| {
-                        NormActivation::<$T, SILU>::layer_norm(&bx, &bg, &bb).residual(&by).launch(on, out)
+                        NormActivation::layer_norm(&bx, &bg, &bb, Activation::Silu)
+                            .residual(&by)
+                            .launch(on, out)
                     })?;
                     let zeros = options.zeros::<$T>(cols)?;
                     options.unfused("a norm, an activation and a sum", |on| {
                         LayerNorm::new(&bx, &bg, &bb).launch(on, &mut middle)?;
-                        BiasActivation::<$T, SILU>::new(&middle, &zeros).launch(on, &mut last)?;
+                        BiasActivation::new(&middle, &zeros, Activation::Silu).launch(on, &mut last)?;
                         LinearCombination::new(1.0, &last).y(1.0, &by).launch(on, &mut middle)
                     })
                 }
                 Some(Kernel::RmsNormSilu) => {
-                    let expected = norm_activation::reference::<$T, SILU>(x, (&gamma, None), None, 1e-6);
+                    let norm = HostNorm { gamma: &gamma[..], beta: None, eps: 1e-6 };
+                    let expected = norm_activation::reference(x, norm, Activation::Silu, None);
                     options.show(norm_activation::traffic::<$T>(rows, cols), &expected, |on, out| {
-                        NormActivation::<$T, SILU>::rms_norm(&bx, &bg).launch(on, out)
+                        NormActivation::rms_norm(&bx, &bg, Activation::Silu).launch(on, out)
                     })?;
                     let zeros = options.zeros::<$T>(cols)?;
                     options.unfused("a norm and an activation", |on| {
                         RmsNorm::new(&bx, &bg).launch(on, &mut middle)?;
-                        BiasActivation::<$T, SILU>::new(&middle, &zeros).launch(on, &mut last)
+                        BiasActivation::new(&middle, &zeros, Activation::Silu).launch(on, &mut last)
                     })
                 }
                 Some(Kernel::BiasDropoutAdd) => {
@@ -126,7 +129,7 @@ macro_rules! demos {
                     })?;
                     let zeros = options.zeros::<$T>(cols)?;
                     options.unfused("a bias, dropout and a sum", |on| {
-                        BiasActivation::<$T, IDENTITY>::new(&bx, &bb).launch(on, &mut middle)?;
+                        BiasActivation::new(&bx, &bb, Activation::Identity).launch(on, &mut middle)?;
                         BiasDropout::new(&middle, &zeros).dropout(0.1, 42).launch(on, &mut last)?;
                         LinearCombination::new(1.0, &last).y(1.0, &by).launch(on, &mut middle)
                     })
@@ -181,7 +184,7 @@ macro_rules! demos {
                     })?;
                     options.unfused("a scaled activation and a bias", |on| {
                         ScaleRelu::new(&bx).scale(1.5).launch(on, &mut middle)?;
-                        BiasActivation::<$T, IDENTITY>::new(&middle, &bb).launch(on, &mut last)
+                        BiasActivation::new(&middle, &bb, Activation::Identity).launch(on, &mut last)
                     })
                 }
                 Some(Kernel::FusedBiasRelu) => {

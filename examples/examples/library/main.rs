@@ -17,16 +17,17 @@ use clap::{Parser, ValueEnum};
 use demo::{Common, Demo, DynLaunch, Matrix, Type};
 use dsl_runtime::prelude::*;
 use fused_kernels::act_and_mul::{self, ActAndMul, Gate, SwigluBackward};
-use fused_kernels::activation::{GELU, GELU_TANH, RELU, SILU};
+use fused_kernels::activation::Activation;
 use fused_kernels::add_activation::{self, AddActivation};
-use fused_kernels::attention::{Attend, Attention, AttentionExtents as Heads};
-use fused_kernels::attention_decode::{self, AttendSplit};
+use fused_kernels::attention::{Attention, AttentionExtents as Heads};
+use fused_kernels::attention_decode;
 use fused_kernels::attention_reference::{self, Rules};
 use fused_kernels::bias_activation::{self, BiasActivation};
 use fused_kernels::center::{self, Center};
 use fused_kernels::cross_entropy::{self, CrossEntropy, Label, Saved};
 use fused_kernels::dropout::{self, BiasGeluDropout, Dropout};
 use fused_kernels::embedding::{self, Embedding};
+use fused_kernels::float::HalfFloat;
 use fused_kernels::gating::{self, TopkGating, Weights};
 use fused_kernels::group_norm::{self, GroupNorm};
 use fused_kernels::l2_norm::{self, L2Norm};
@@ -34,7 +35,7 @@ use fused_kernels::layer_norm_backward::{self, Gradients, LayerNormBackward};
 use fused_kernels::layer_norm_gelu::{self, LayerNormGelu};
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax};
 use fused_kernels::matmul::{self, Epilogue, Extents, Matmul};
-use fused_kernels::quantize::{self, DequantizeAdd, Quantize, RMS};
+use fused_kernels::quantize::{self, DequantizeAdd, Quantize};
 use fused_kernels::quantized_matmul::{self, Quantized, QuantizedMatmul};
 use fused_kernels::recurrence::{self, HostSteps, Recurrence};
 use fused_kernels::reference::Expected;
@@ -209,14 +210,7 @@ impl Options {
 }
 
 /// The norm of each row to 8 bits, and back: both are measured, and the error is that of 8 bits.
-fn quantized<T: Float>(options: &Options) -> Result<()>
-where
-    quantize::quantize::Choice<T, i8, true, RMS>: quantize::quantize::Declared,
-    quantize::quantize_short::Choice<T, i8, true, RMS>: quantize::quantize_short::Declared,
-    quantize::quantize_wide::Choice<T, i8, true, RMS, 32768>: quantize::quantize_wide::Declared,
-    quantize::dequantize_add::Choice<T, i8, false, 4096>: quantize::dequantize_add::Declared,
-    quantize::dequantize_add::Choice<T, i8, true, 4096>: quantize::dequantize_add::Declared,
-{
+fn quantized<T: HalfFloat>(options: &Options) -> Result<()> {
     let (rows, cols, device) = (options.rows, options.cols, options.common.device);
     let (x, bx) = options.normal::<T>(rows * cols, 0)?;
     let (gamma, bg) = options.normal::<T>(cols, 1)?;
@@ -239,10 +233,7 @@ where
 
 /// The GELU of a matmul of `i8` with a scale for each row and column, and a bias. Operand B is narrow: the reference is
 /// slow.
-fn multiplied<T: Float>(options: &Options) -> Result<()>
-where
-    i8: quantized_matmul::QuantizedMultiply<T, GELU>,
-{
+fn multiplied<T: HalfFloat>(options: &Options) -> Result<()> {
     let (device, (m, k)) = (options.common.device, (options.rows, options.cols));
     let extents = Extents { m, k, n: k.min(256) };
     let n = extents.n;
@@ -269,18 +260,18 @@ where
         bias: Some(&bias),
         integers: true,
     };
-    let expected: Vec<Expected> =
-        quantized_matmul::reference::<GELU>(of, extents).into_iter().map(|y| y.rounded(T::DTYPE)).collect();
-    options.show(quantized_matmul::traffic::<i8, T>(extents), &expected, |on, out| {
+    let expected = quantized_matmul::reference(of, extents, Activation::Gelu);
+    let expected: Vec<Expected> = expected.into_iter().map(|y| y.rounded(T::DTYPE)).collect();
+    options.show(quantized_matmul::traffic::<i8, T>(extents), &expected, |on, out: &mut Buffer<T>| {
         let columns = bb.view([n, k])?.permute([1, 0]);
-        let matmul_call = QuantizedMatmul::<i8, GELU>::new(ba.view([m, k])?, &br, columns, &bc);
-        matmul_call.bias(&bs).launch(on, out.view_mut([m, n])?)
+        let matmul_call = QuantizedMatmul::new(ba.view([m, k])?, &br, columns, &bc).bias(&bs);
+        matmul_call.activation(Activation::Gelu).launch(on, out.view_mut([m, n])?)
     })
 }
 
 /// Causal attention of two heads of 64 elements that share a head of keys, of as many queries and keys as there are
 /// rows.
-fn attended<T: Attend>(options: &Options) -> Result<()> {
+fn attended<T: HalfFloat>(options: &Options) -> Result<()> {
     let extents = Heads { heads: 2, key_heads: 1, queries: options.rows, keys: options.rows, elements: 64 };
     let [of_q, of_k] = [[2, options.rows, 64], [1, options.rows, 64]];
     let len = |shape: [usize; 3]| shape.iter().product::<usize>();
@@ -295,7 +286,7 @@ fn attended<T: Attend>(options: &Options) -> Result<()> {
 }
 
 /// A query for each of 32 heads of 128 elements, of which four share a head of keys, of as many keys as there are rows.
-fn decoded<T: AttendSplit>(options: &Options) -> Result<()> {
+fn decoded<T: HalfFloat>(options: &Options) -> Result<()> {
     let extents = Heads { heads: 32, key_heads: 8, queries: 1, keys: options.rows, elements: 128 };
     let [of_q, of_k] = [[32, 1, 128], [8, options.rows, 128]];
     let len = |shape: [usize; 3]| shape.iter().product::<usize>();
@@ -325,19 +316,20 @@ macro_rules! demos {
             let (gamma, bg) = options.normal::<$T>(cols, 2)?;
             let (beta, bb) = options.normal::<$T>(cols, 3)?;
             macro_rules! add {
-                ($ACT:ident) => {{
-                    let expected = add_activation::reference::<$T, $ACT>(&x, &y);
+                ($Activation:ident) => {{
+                    let expected = add_activation::reference::<$T>(&x, &y, Activation::$Activation);
                     options.show(add_activation::traffic::<$T>(n), &expected, |on, out| {
-                        AddActivation::<$T, $ACT>::new(&bx, &by).launch(on, out)
+                        AddActivation::new(&bx, &by, Activation::$Activation).launch(on, out)
                     })
                 }};
             }
             macro_rules! gate {
-                ($ACT:ident) => {{
+                ($Activation:ident) => {{
                     let (wide, bw) = options.normal::<$T>(2 * n, 4)?;
-                    let expected = act_and_mul::reference::<$T, $ACT>(&wide, cols, Gate::First);
+                    let expected =
+                        act_and_mul::reference::<$T>(&wide, cols, Activation::$Activation, Gate::First);
                     options.show(act_and_mul::traffic::<$T>(rows, cols), &expected, |on, out| {
-                        ActAndMul::<$T, $ACT>::new(&bw, cols).launch(on, out)
+                        ActAndMul::new(&bw, cols, Activation::$Activation).launch(on, out)
                     })
                 }};
             }
@@ -358,14 +350,14 @@ macro_rules! demos {
                 | Kernel::BiasDropoutAdd
                 | Kernel::BatchNormRelu
                 | Kernel::BatchNormTrain => beside::$name(options, &x),
-                Kernel::AddRelu => add!(RELU),
-                Kernel::AddGelu => add!(GELU),
-                Kernel::AddGeluTanh => add!(GELU_TANH),
-                Kernel::AddSilu => add!(SILU),
+                Kernel::AddRelu => add!(Relu),
+                Kernel::AddGelu => add!(Gelu),
+                Kernel::AddGeluTanh => add!(GeluTanh),
+                Kernel::AddSilu => add!(Silu),
                 Kernel::BiasGelu => {
-                    let expected = bias_activation::reference::<$T, GELU>(&x, &beta);
+                    let expected = bias_activation::reference::<$T>(&x, &beta, Activation::Gelu);
                     options.show(bias_activation::traffic::<$T>(rows, cols), &expected, |on, out| {
-                        BiasActivation::<$T, GELU>::new(&bx, &bb).launch(on, out)
+                        BiasActivation::new(&bx, &bb, Activation::Gelu).launch(on, out)
                     })
                 }
                 Kernel::MatmulBiasGelu => {
@@ -373,17 +365,18 @@ macro_rules! demos {
                     let narrow = cols.min(256);
                     let (w, bw) = options.normal::<$T>(cols * narrow, 4)?;
                     let extents = Extents { m: rows, k: cols, n: narrow };
-                    let epilogue = Epilogue { bias: Some(&beta[..narrow]), ..Epilogue::default() };
-                    let expected = matmul::reference::<$T, GELU>([&x, &w], extents, epilogue);
+                    let (bias, activation) = (Some(&beta[..narrow]), Activation::Gelu);
+                    let epilogue = Epilogue { bias, activation, ..Epilogue::default() };
+                    let expected = matmul::reference::<$T>([&x, &w], extents, epilogue);
                     options.show(matmul::traffic::<$T>(extents), &expected, |on, out| {
-                        let matmul_call =
-                            Matmul::<$T, GELU>::new(bx.view([rows, cols])?, bw.view([cols, narrow])?);
-                        matmul_call.bias(bb.slice(..narrow)).launch(on, out.view_mut([rows, narrow])?)
+                        let matmul_call = Matmul::new(bx.view([rows, cols])?, bw.view([cols, narrow])?);
+                        let matmul_call = matmul_call.bias(bb.slice(..narrow)).activation(activation);
+                        matmul_call.launch(on, out.view_mut([rows, narrow])?)
                     })
                 }
-                Kernel::SiluAndMul => gate!(SILU),
-                Kernel::GeluAndMul => gate!(GELU),
-                Kernel::GeluTanhAndMul => gate!(GELU_TANH),
+                Kernel::SiluAndMul => gate!(Silu),
+                Kernel::GeluAndMul => gate!(Gelu),
+                Kernel::GeluTanhAndMul => gate!(GeluTanh),
                 Kernel::SwigluBackward => {
                     let (wide, bw) = options.normal::<$T>(2 * n, 4)?;
                     let expected = act_and_mul::backward_reference(&y, &wide, cols, Gate::First);
@@ -498,9 +491,9 @@ macro_rules! demos {
                 }
                 Kernel::BiasGeluDropout => {
                     let dropout = Dropout { p: 0.1, seed: 42 };
-                    let expected = dropout::reference::<$T, GELU>(&x, &beta, None, dropout);
+                    let expected = dropout::reference::<$T>([&x, &beta], None, Activation::Gelu, dropout);
                     options.show(dropout::traffic::<$T>(rows, cols), &expected, |on, out| {
-                        BiasGeluDropout::<$T, GELU>::new(&bx, &bb).dropout(0.1, 42).launch(on, out)
+                        BiasGeluDropout::new(&bx, &bb).dropout(0.1, 42).launch(on, out)
                     })
                 }
                 Kernel::RmsNormQuantize
@@ -552,7 +545,7 @@ macro_rules! demos {
                     let expected: Vec<Expected> = x.chunks(cols.max(1)).flat_map(weights).collect();
                     let traffic = gating::traffic::<$T>(rows, cols, 2);
                     options.show(traffic, &expected, |on, out: &mut Buffer<f32>| {
-                        TopkGating::<$T, 2>::new(&bx, cols).launch(on, out, &mut experts)
+                        TopkGating::new(&bx, cols, 2).launch(on, out, &mut experts)
                     })
                 }
                 Kernel::PackedQkvNormRope | Kernel::PackedQkvCache | Kernel::RotaryAttention => {

@@ -4,8 +4,9 @@ use std::io::Write;
 
 use anyhow::Result;
 use dsl_runtime::prelude::*;
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::gating::TopkGating;
-use fused_kernels::moe::{Experts, Moe, Routing, Rows};
+use fused_kernels::moe::{Experts, Moe, Routing, quantize_rows};
 use fused_kernels::moe_reference::{HostExperts, reference};
 use fused_kernels::reference::Expected;
 
@@ -16,7 +17,7 @@ const TOP_K: usize = 2;
 
 /// Rows through two of eight experts each, as a softmax of random logits chooses them. Intermediate rows are short: the reference
 /// takes its time.
-pub fn routed<T: Rows>(options: &Options) -> Result<()> {
+pub fn routed<T: LibraryFloat>(options: &Options) -> Result<()> {
     let (tokens, k, device) = (options.rows, options.cols, options.common.device);
     let f = k.min(192);
     let integers = |len: usize, seed: u64| -> Result<(Vec<i8>, Buffer<i8>)> {
@@ -39,12 +40,12 @@ pub fn routed<T: Rows>(options: &Options) -> Result<()> {
     let (_, logits) = options.normal::<f32>(tokens * EXPERTS, 5)?;
     let mut weights = device.zeros::<f32>(tokens * TOP_K)?;
     let mut ids = device.zeros::<i32>(tokens * TOP_K)?;
-    TopkGating::<f32, TOP_K>::new(&logits, EXPERTS).launch(&device, &mut weights, &mut ids)?;
+    TopkGating::new(&logits, EXPERTS, TOP_K).launch(&device, &mut weights, &mut ids)?;
 
     // The reference begins with quantized rows: what half a step in each of thousands of terms could make would hide all else.
     let (mut rows, mut row_scales) = (device.zeros::<i8>(tokens * k)?, device.zeros::<f32>(tokens)?);
     if !bx.is_empty() {
-        T::quantize(&device, (bx.slice(..), k), rows.slice_mut(..), row_scales.slice_mut(..))?;
+        quantize_rows(&device, (bx.slice(..), k), rows.slice_mut(..), row_scales.slice_mut(..))?;
     }
     let (rows, row_scales) = (rows.download()?, row_scales.download()?);
     let exact =

@@ -4,12 +4,13 @@ use std::io::Write;
 
 use anyhow::Result;
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::GELU;
+use fused_kernels::activation::Activation;
 use fused_kernels::attention::AttentionExtents;
-use fused_kernels::attention_projection::{self, AttentionProjection, HostProjection, Project};
+use fused_kernels::attention_projection::{self, AttentionProjection, HostProjection};
 use fused_kernels::attention_reference::Rules;
+use fused_kernels::float::{HalfFloat, LibraryFloat};
 use fused_kernels::form::{Cost, Form};
-use fused_kernels::linear_norm::{self, HostLinear, LinearNorm, NormalizeProduct};
+use fused_kernels::linear_norm::{self, HostLinear, LinearNorm};
 use fused_kernels::norm_linear::Norm;
 
 use crate::Options;
@@ -29,7 +30,7 @@ fn report([ours, separate]: [Cost; 2]) -> Result<()> {
 }
 
 /// `gelu(layer_norm(linear(x)))`. The layer is narrow: the fused form has its rows in registers, and the reference is slow.
-pub fn normalized<T: NormalizeProduct>(options: &Options) -> Result<()> {
+pub fn normalized<T: LibraryFloat>(options: &Options) -> Result<()> {
     let (rows, k, device) = (options.rows, options.cols, options.common.device);
     let n = k.min(256);
     let (x, bx) = options.normal::<T>(rows * k, 0)?;
@@ -46,10 +47,10 @@ pub fn normalized<T: NormalizeProduct>(options: &Options) -> Result<()> {
         eps: 1e-5,
     };
     let norm = Norm::Layer { gamma: b_gamma.slice(..), beta: b_beta.slice(..) };
-    let layer = LinearNorm::<T, GELU>::new(&bx, bw.view([k, n])?, norm).bias(&bb);
+    let layer = LinearNorm::new(&bx, bw.view([k, n])?, norm).activation(Activation::Gelu).bias(&bb);
     let costs = layer.cost(&device, rows);
     let form = if costs[0].launches == 1 { Form::Fused } else { Form::Separate };
-    let expected = linear_norm::reference::<T, GELU>((&x, k), host, form);
+    let expected = linear_norm::reference::<T>((&x, k), host, Activation::Gelu, form);
     options.show(linear_norm::traffic::<T>(rows, k, n), &expected, |on, out: &mut Buffer<T>| {
         layer.launch(on, out)
     })?;
@@ -59,7 +60,7 @@ pub fn normalized<T: NormalizeProduct>(options: &Options) -> Result<()> {
 }
 
 /// Causal attention of sequences of up to 128 tokens with four heads of 64 elements, that share two heads of keys, and a residual.
-pub fn projected<T: Project>(options: &Options) -> Result<()> {
+pub fn projected<T: HalfFloat>(options: &Options) -> Result<()> {
     const HEADS: usize = 4;
     const KEY_HEADS: usize = 2;
     const DIM: usize = 64;

@@ -2,13 +2,12 @@
 
 use anyhow::{Result, bail, ensure};
 use dsl_runtime::prelude::*;
-use fused_kernels::attention::{Attend, AttentionExtents};
+use fused_kernels::attention::AttentionExtents;
+use fused_kernels::float::{HalfFloat, LibraryFloat};
 use fused_kernels::form::Form;
-use fused_kernels::packed_qkv::{
-    self, CacheLayout, HostQkv, KvCache, PackedQkv, RotaryTable, packed_qkv as kernel,
-};
+use fused_kernels::packed_qkv::{self, CacheLayout, HostQkv, KvCache, PackedQkv, RotaryTable};
 use fused_kernels::rope::Heads;
-use fused_kernels::rotary_attention::{self, RotaryAttention, Rotation, rotate_heads};
+use fused_kernels::rotary_attention::{self, RotaryAttention, Rotation};
 
 use crate::{Kernel, Options};
 
@@ -25,10 +24,7 @@ fn table<T: Float>(positions: usize, half: usize) -> Vec<T> {
 
 /// Queries, keys and values of a token in each row, in heads of up to 128 elements; what is behind them is a gap. All tokens' keys go
 /// to the cache in the command that has one, whose keys are then what is checked; the other rotates half of a head.
-pub fn packed<T: Float>(options: &Options) -> Result<()>
-where
-    kernel::Choice<T>: kernel::Declared,
-{
+pub fn packed<T: LibraryFloat>(options: &Options) -> Result<()> {
     let (tokens, cols, device) = (options.rows, options.cols, options.common.device);
     ensure!(cols >= 8, "a row has four heads of at least two elements, expected 8 columns or more");
     let dim = 128.min(cols / 4) / 2 * 2;
@@ -108,11 +104,7 @@ where
 
 /// A query for each of 32 heads of 128 elements, of which four share a head of keys, of as many keys as there are rows; neither is
 /// rotated before.
-pub fn attended<T: Attend>(options: &Options) -> Result<()>
-where
-    rotary_attention::rotary_attention::Choice<T>: rotary_attention::rotary_attention::Declared,
-    rotate_heads::Choice<T, 64>: rotate_heads::Declared,
-{
+pub fn attended<T: HalfFloat>(options: &Options) -> Result<()> {
     if options.rows == 0 {
         bail!("a query has a position where there is a key, expected rows");
     }

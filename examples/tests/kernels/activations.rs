@@ -3,9 +3,10 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::act_and_mul::{self, ActAndMul, Gate, SwigluBackward};
-use fused_kernels::activation::{GELU, GELU_TANH, IDENTITY, RELU, SILU, exact};
+use fused_kernels::activation::Activation;
 use fused_kernels::add_activation::{self, AddActivation};
 use fused_kernels::bias_activation::{self, BiasActivation};
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::scale_relu::{self, ScaleRelu};
 
 use crate::data::{check, check_on, devices, normal};
@@ -17,11 +18,7 @@ fn wide<T: Float>(len: usize, seed: u64) -> Vec<T> {
     normal::<T>(len, seed).iter().map(|x| T::from_f64(x.to_f64() * 4.0)).collect()
 }
 
-fn check_scale_relu<T: Float>()
-where
-    scale_relu::scale_relu::Choice<T, 2048>: scale_relu::scale_relu::Declared,
-    scale_relu::scale_relu_columns::Choice<T>: scale_relu::scale_relu_columns::Declared,
-{
+fn check_scale_relu<T: LibraryFloat>() {
     for n in LENGTHS {
         let x = normal::<T>(n, 1);
         let expected = [scale_relu::reference(&x, 1.7, -0.3)];
@@ -50,30 +47,21 @@ fn scale_relu_is_as_exact_as_stated() {
     check_scale_relu::<bf16>();
 }
 
-fn check_add<T: Float, const ACT: usize>()
-where
-    add_activation::add_activation::Choice<T, ACT, 2048>: add_activation::add_activation::Declared,
-{
+fn check_add<T: LibraryFloat>(activation: Activation) {
     for n in LENGTHS {
         let (x, y) = (wide::<T>(n, 1), wide::<T>(n, 2));
-        let expected = [add_activation::reference::<T, ACT>(&x, &y)];
-        check(&format!("activation {ACT} of {n} elements"), &[&x, &y], &expected, |on, inputs, outs| {
-            AddActivation::<T, ACT>::new(inputs[0], inputs[1]).launch(on, &mut outs[0])
+        let expected = [add_activation::reference::<T>(&x, &y, activation)];
+        check(&format!("{activation} of {n} elements"), &[&x, &y], &expected, |on, inputs, outs| {
+            AddActivation::new(inputs[0], inputs[1], activation).launch(on, &mut outs[0])
         });
     }
 }
 
-fn check_adds<T: Float>()
-where
-    add_activation::add_activation::Choice<T, RELU, 2048>: add_activation::add_activation::Declared,
-    add_activation::add_activation::Choice<T, GELU, 2048>: add_activation::add_activation::Declared,
-    add_activation::add_activation::Choice<T, GELU_TANH, 2048>: add_activation::add_activation::Declared,
-    add_activation::add_activation::Choice<T, SILU, 2048>: add_activation::add_activation::Declared,
-{
-    check_add::<T, RELU>();
-    check_add::<T, GELU>();
-    check_add::<T, GELU_TANH>();
-    check_add::<T, SILU>();
+fn check_adds<T: LibraryFloat>() {
+    check_add::<T>(Activation::Relu);
+    check_add::<T>(Activation::Gelu);
+    check_add::<T>(Activation::GeluTanh);
+    check_add::<T>(Activation::Silu);
 }
 
 #[test]
@@ -86,26 +74,23 @@ fn add_activation_is_as_exact_as_stated() {
 /// Every 64th `f32` from -16 to 16: the tail keeps its digits.
 #[test]
 fn activations_keep_their_digits_in_the_tail() {
-    fn check_one<const ACT: usize>(least_digits: f64)
-    where
-        add_activation::add_activation::Choice<f32, ACT, 2048>: add_activation::add_activation::Declared,
-    {
+    fn check_one(least_digits: f64, activation: Activation) {
         let up_to = 16f32.to_bits();
         let x: Vec<f32> = (0..up_to)
             .step_by(4096)
             .flat_map(|bits| [1.0, -1.0].map(|sign| sign * f32::from_bits(bits)))
             .collect();
         let zeros = vec![0.0f32; x.len()];
-        let expected = [add_activation::reference::<f32, ACT>(&x, &zeros)];
+        let expected = [add_activation::reference::<f32>(&x, &zeros, activation)];
         check("the tail", &[&x, &zeros], &expected, |on, inputs, outs| {
-            AddActivation::<f32, ACT>::new(inputs[0], inputs[1]).launch(on, &mut outs[0])
+            AddActivation::new(inputs[0], inputs[1], activation).launch(on, &mut outs[0])
         });
-        let bound = exact::<ACT>(-5.0, DType::F32);
+        let bound = activation.exact(-5.0, DType::F32);
         assert!(bound.within / bound.value.abs() < least_digits, "the bound itself says something");
     }
-    check_one::<GELU>(1e-5);
-    check_one::<GELU_TANH>(1e-5);
-    check_one::<SILU>(2e-6);
+    check_one(1e-5, Activation::Gelu);
+    check_one(1e-5, Activation::GeluTanh);
+    check_one(2e-6, Activation::Silu);
 }
 
 /// A launch of two inputs and one output.
@@ -122,12 +107,13 @@ fn special_numbers_pass_through_activations() {
             launch(&device, &[x.slice(..), zeros.slice(..)], &mut [out.slice_mut(..)]).unwrap();
             out.download().unwrap()
         };
-        let relu = run(&|on, i, o| AddActivation::<f32, RELU>::new(i[0], i[1]).launch(on, &mut o[0]));
-        let gelu = run(&|on, i, o| AddActivation::<f32, GELU>::new(i[0], i[1]).launch(on, &mut o[0]));
+        let relu = run(&|on, i, o| AddActivation::new(i[0], i[1], Activation::Relu).launch(on, &mut o[0]));
+        let gelu = run(&|on, i, o| AddActivation::new(i[0], i[1], Activation::Gelu).launch(on, &mut o[0]));
         assert_eq!(relu[1..], [f32::INFINITY, 0.0, 0.0, f32::MAX, 0.0, 1e-40], "{device}");
         assert!(relu[0].is_nan(), "{device}");
-        let tanh = run(&|on, i, o| AddActivation::<f32, GELU_TANH>::new(i[0], i[1]).launch(on, &mut o[0]));
-        let silu = run(&|on, i, o| AddActivation::<f32, SILU>::new(i[0], i[1]).launch(on, &mut o[0]));
+        let tanh =
+            run(&|on, i, o| AddActivation::new(i[0], i[1], Activation::GeluTanh).launch(on, &mut o[0]));
+        let silu = run(&|on, i, o| AddActivation::new(i[0], i[1], Activation::Silu).launch(on, &mut o[0]));
         for out in [gelu, tanh, silu] {
             assert!(out[0].is_nan(), "{device}");
             assert_eq!([out[1], out[4]], [f32::INFINITY, f32::MAX], "{device}");
@@ -136,46 +122,37 @@ fn special_numbers_pass_through_activations() {
     }
 }
 
-fn check_bias<T: Float, const ACT: usize>()
-where
-    bias_activation::bias_activation::Choice<T, ACT>: bias_activation::bias_activation::Declared,
-{
+fn check_bias<T: LibraryFloat>(activation: Activation) {
     for (rows, cols) in
         [(0, 3), (1, 1), (100, 7), (33, 128), (5, 129), (3, 1000), (5, 1024), (2, 4096), (3, 9001)]
     {
         let (x, bias) = (wide::<T>(rows * cols, 1), normal::<T>(cols, 2));
-        let expected = [bias_activation::reference::<T, ACT>(&x, &bias)];
-        check(
-            &format!("activation {ACT} of {rows} x {cols}"),
-            &[&x, &bias],
-            &expected,
-            |on, inputs, outs| BiasActivation::<T, ACT>::new(inputs[0], inputs[1]).launch(on, &mut outs[0]),
-        );
+        let expected = [bias_activation::reference::<T>(&x, &bias, activation)];
+        check(&format!("{activation} of {rows} x {cols}"), &[&x, &bias], &expected, |on, inputs, outs| {
+            BiasActivation::new(inputs[0], inputs[1], activation).launch(on, &mut outs[0])
+        });
     }
 }
 
 #[test]
 fn bias_activation_is_as_exact_as_stated() {
-    check_bias::<f32, IDENTITY>();
-    check_bias::<f32, GELU>();
-    check_bias::<f16, RELU>();
-    check_bias::<f16, GELU_TANH>();
-    check_bias::<bf16, SILU>();
-    check_bias::<bf16, GELU>();
+    check_bias::<f32>(Activation::Identity);
+    check_bias::<f32>(Activation::Gelu);
+    check_bias::<f16>(Activation::Relu);
+    check_bias::<f16>(Activation::GeluTanh);
+    check_bias::<bf16>(Activation::Silu);
+    check_bias::<bf16>(Activation::Gelu);
 }
 
 const HALVES: [(usize, usize); 7] = [(0, 4), (1, 1), (3, 7), (2, 1000), (3, 2048), (2, 2049), (3, 5000)];
 
-fn check_act_and_mul<T: Float, const ACT: usize>()
-where
-    act_and_mul::act_and_mul::Choice<T, ACT>: act_and_mul::act_and_mul::Declared,
-{
+fn check_act_and_mul<T: LibraryFloat>(activation: Activation) {
     for (rows, d) in HALVES {
         for gate in [Gate::First, Gate::Second] {
             let x = wide::<T>(rows * 2 * d, 1);
-            let expected = [act_and_mul::reference::<T, ACT>(&x, d, gate)];
-            check(&format!("activation {ACT} of {rows} x 2 x {d}"), &[&x], &expected, |on, inputs, outs| {
-                ActAndMul::<T, ACT>::new(inputs[0], d).gate(gate).launch(on, &mut outs[0])
+            let expected = [act_and_mul::reference::<T>(&x, d, activation, gate)];
+            check(&format!("{activation} of {rows} x 2 x {d}"), &[&x], &expected, |on, inputs, outs| {
+                ActAndMul::new(inputs[0], d, activation).gate(gate).launch(on, &mut outs[0])
             });
         }
     }
@@ -183,18 +160,15 @@ where
 
 #[test]
 fn act_and_mul_is_as_exact_as_stated() {
-    check_act_and_mul::<f32, SILU>();
-    check_act_and_mul::<f32, GELU>();
-    check_act_and_mul::<f16, GELU_TANH>();
-    check_act_and_mul::<f16, SILU>();
-    check_act_and_mul::<bf16, SILU>();
-    check_act_and_mul::<bf16, GELU_TANH>();
+    check_act_and_mul::<f32>(Activation::Silu);
+    check_act_and_mul::<f32>(Activation::Gelu);
+    check_act_and_mul::<f16>(Activation::GeluTanh);
+    check_act_and_mul::<f16>(Activation::Silu);
+    check_act_and_mul::<bf16>(Activation::Silu);
+    check_act_and_mul::<bf16>(Activation::GeluTanh);
 }
 
-fn check_swiglu_backward<T: Float>()
-where
-    act_and_mul::swiglu_backward::Choice<T, 4096>: act_and_mul::swiglu_backward::Declared,
-{
+fn check_swiglu_backward<T: LibraryFloat>() {
     for (rows, d) in HALVES {
         for gate in [Gate::First, Gate::Second] {
             let (dy, x) = (normal::<T>(rows * d, 2), wide::<T>(rows * 2 * d, 1));
@@ -220,7 +194,7 @@ fn swiglu_backward_is_the_slope_of_swiglu() {
     let (x, dy) = (normal::<f64>(2 * d, 1), vec![1.0f64; d]);
     let gradient = act_and_mul::backward_reference(&dy, &x, d, Gate::First);
     let value = |x: &[f64]| -> f64 {
-        act_and_mul::reference::<f64, SILU>(x, d, Gate::First).iter().map(|e| e.value).sum()
+        act_and_mul::reference::<f64>(x, d, Activation::Silu, Gate::First).iter().map(|e| e.value).sum()
     };
     for i in 0..2 * d {
         let (mut up, mut down) = (x.clone(), x.clone());
@@ -246,16 +220,20 @@ fn lengths_that_do_not_fit_are_an_error_in_words() {
         "scale_relu: x has 8 elements, which are no whole rows of 3"
     );
     assert_eq!(
-        say(AddActivation::<f32, RELU>::new(&long, &short).launch(&device, &mut out)),
+        say(AddActivation::new(&long, &short, Activation::Relu).launch(&device, &mut out)),
         "add_activation: y has 7 elements and out has 8"
     );
     assert_eq!(
-        say(BiasActivation::<f32, RELU>::new(&long, &[1.0f32; 3]).launch(&device, &mut out)),
+        say(BiasActivation::new(&long, &[1.0f32; 3], Activation::Relu).launch(&device, &mut out)),
         "bias_activation: x has 8 elements, which are no whole rows of 3"
     );
     assert_eq!(
-        say(ActAndMul::<f32, SILU>::new(&long, 4).launch(&device, &mut out)),
+        say(ActAndMul::new(&long, 4, Activation::Silu).launch(&device, &mut out)),
         "act_and_mul: half of x has 4 elements and out has 8"
+    );
+    assert_eq!(
+        say(ActAndMul::new(&long, 4, Activation::Relu).launch(&device, &mut out[..4])),
+        "act_and_mul: there is no kernel with the activation ReLU, expected one of GELU, GELU-tanh, SiLU"
     );
     assert_eq!(
         say(SwigluBackward::new(&long, &long, 4).launch(&device, &mut out)),

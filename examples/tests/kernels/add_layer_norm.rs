@@ -1,7 +1,8 @@
 //! `fused_kernels::add_layer_norm`.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::add_layer_norm::{AddLayerNorm, MAX_TILE, PIECE, add_layer_norm, add_layer_norm_long};
+use fused_kernels::add_layer_norm::{AddLayerNorm, MAX_TILE};
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::layer_norm::reference;
 use fused_kernels::reference::compare;
 use fused_kernels::rms_norm::sum;
@@ -13,11 +14,7 @@ const WIDTHS: [usize; 12] =
 
 /// Adds and normalizes on a device, everything `shift` elements off a boundary; gives what is normalized.
 #[track_caller]
-fn check_on<T: Float>(device: Device, [x, residual, gamma, beta]: [&[T]; 4], shift: usize) -> Vec<T>
-where
-    add_layer_norm::Choice<T>: add_layer_norm::Declared,
-    add_layer_norm_long::Choice<T, PIECE>: add_layer_norm_long::Declared,
-{
+fn check_on<T: LibraryFloat>(device: Device, [x, residual, gamma, beta]: [&[T]; 4], shift: usize) -> Vec<T> {
     let sum = sum(x, residual);
     let mut stream = Guarded::of(device, residual, shift);
     let mut out = Guarded::<T>::new(device, x.len(), shift);
@@ -32,11 +29,7 @@ where
     out
 }
 
-fn check_rows<T: Float>()
-where
-    add_layer_norm::Choice<T>: add_layer_norm::Declared,
-    add_layer_norm_long::Choice<T, PIECE>: add_layer_norm_long::Declared,
-{
+fn check_rows<T: LibraryFloat>() {
     for cols in WIDTHS {
         for rows in [0, 1, 3] {
             let [x, residual] = [1, 2].map(|seed| normal::<T>(rows * cols, seed));

@@ -2,14 +2,12 @@
 
 use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
-use fused_kernels::add_mul::{AddMul, add_mul, reference};
+use fused_kernels::add_mul::{AddMul, reference};
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::reference::compare;
 
 /// Computes with every input and the output `shift` elements off a boundary, and compares.
-fn check_data<T: Float>(device: Device, [x, y, z]: [&[T]; 3], shift: usize)
-where
-    add_mul::Choice<T, 1024>: add_mul::Declared,
-{
+fn check_data<T: LibraryFloat>(device: Device, [x, y, z]: [&[T]; 3], shift: usize) {
     let shifted = |values: &[T]| {
         let padded: Vec<T> = vec![T::default(); shift].into_iter().chain(values.iter().copied()).collect();
         device.upload(&padded).unwrap()
@@ -23,10 +21,7 @@ where
     }
 }
 
-fn check<T: Float>()
-where
-    add_mul::Choice<T, 1024>: add_mul::Declared,
-{
+fn check<T: LibraryFloat>() {
     for device in devices() {
         for n in [0, 1, 7, 1000, 1023, 1024, 1025, 4097, 100_003] {
             let [x, y, z] = [1, 2, 3].map(|seed| normal::<T>(n, seed));
@@ -52,10 +47,7 @@ fn bf16_is_as_exact_as_stated() {
     check::<bf16>();
 }
 
-fn check_specials<T: Float>()
-where
-    add_mul::Choice<T, 1024>: add_mul::Declared,
-{
+fn check_specials<T: LibraryFloat>() {
     let specials = [0.0, -0.0, 1.0, -3.5, 1e-7, 300.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
     let count = specials.len();
     let pick = |stride: usize| -> Vec<T> {

@@ -1,9 +1,10 @@
 //! `attention`.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::attention::{Attend, Attention, AttentionExtents};
+use fused_kernels::attention::{Attention, AttentionExtents};
 use fused_kernels::attention_reference::{Rules, reference};
 use fused_kernels::dropout::Dropout;
+use fused_kernels::float::HalfFloat;
 use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
@@ -70,7 +71,7 @@ impl Order {
 }
 
 /// With the rules, on every device, with everything on a boundary and one element off it.
-fn check<T: Attend>(extents: AttentionExtents, order: Order, rules: Rules<'_, T>) {
+fn check<T: HalfFloat>(extents: AttentionExtents, order: Order, rules: Rules<'_, T>) {
     let AttentionExtents { heads, key_heads, queries, keys, elements } = extents;
     let q = normal::<T>(heads * queries * elements, 1);
     let [k, v] = [2, 3].map(|seed| normal::<T>(key_heads * keys * elements, seed));
@@ -115,7 +116,7 @@ fn check<T: Attend>(extents: AttentionExtents, order: Order, rules: Rules<'_, T>
     }
 }
 
-fn check_all<T: Attend>(elements: usize, rules: Rules<'_, T>) {
+fn check_all<T: HalfFloat>(elements: usize, rules: Rules<'_, T>) {
     for sequences in SEQUENCES {
         check::<T>(extents(sequences, elements), Order::Heads, rules);
     }

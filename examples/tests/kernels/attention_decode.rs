@@ -2,20 +2,21 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::attention::{Attention, AttentionExtents};
-use fused_kernels::attention_decode::{AttendSplit, reference};
+use fused_kernels::attention_decode::reference;
 use fused_kernels::attention_reference::Rules;
+use fused_kernels::float::HalfFloat;
 use fused_kernels::reference::compare;
 
 use crate::attention::{Order, extents};
 use crate::data::{Guarded, devices, normal};
 
 /// On every device, with its own number of splits.
-fn check<T: AttendSplit>(extents: AttentionExtents, order: Order, rules: Rules<'_, T>) {
+fn check<T: HalfFloat>(extents: AttentionExtents, order: Order, rules: Rules<'_, T>) {
     check_splits(extents, order, rules, None);
 }
 
 /// With a workspace of NaNs.
-fn check_splits<T: AttendSplit>(
+fn check_splits<T: HalfFloat>(
     extents: AttentionExtents,
     order: Order,
     rules: Rules<'_, T>,

@@ -2,8 +2,9 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::attention::AttentionExtents;
-use fused_kernels::attention_projection::{AttentionProjection, HostProjection, Project, reference};
+use fused_kernels::attention_projection::{AttentionProjection, HostProjection, reference};
 use fused_kernels::attention_reference::Rules;
+use fused_kernels::float::HalfFloat;
 use fused_kernels::form::{Cost, Form};
 use fused_kernels::reference::compare;
 
@@ -58,7 +59,7 @@ impl<T: Float> Data<T> {
 
 /// In either form, with everything on a boundary and one element off it.
 #[track_caller]
-fn check<T: Project>(case: [usize; 7], causal: bool, data: &Data<T>, forms: &[Form]) {
+fn check<T: HalfFloat>(case: [usize; 7], causal: bool, data: &Data<T>, forms: &[Form]) {
     let [sequences, heads, key_heads, queries, keys, elements, n] = case;
     let [q, k, v] = &data.inputs;
     let rules = Rules::scaled(0.2);
@@ -95,7 +96,7 @@ fn check<T: Project>(case: [usize; 7], causal: bool, data: &Data<T>, forms: &[Fo
     }
 }
 
-fn check_all<T: Project>() {
+fn check_all<T: HalfFloat>() {
     for case in CASES {
         let data = Data::<T>::new(case);
         for causal in [false, true] {
@@ -218,7 +219,7 @@ fn launches_and_bytes_are_counted() {
     let [ours, separate] = layer.cost(&device);
     assert_eq!(ours, Cost { launches: 2, bytes: 2 * (attention + linear + 15 * 8) });
     assert_eq!(separate, Cost { launches: 3, bytes: 2 * (attention + linear + 3 * 15 * 8) });
-    for device in devices().into_iter().filter(|device| device.has_clusters()) {
+    for device in devices().into_iter().filter(|device| device.has_wgmma()) {
         let memory = device.zeros::<bf16>(300 * 64 * 64).unwrap();
         let many = memory.view([300, 1, 64, 64]).unwrap();
         let layer = AttentionProjection::new([many; 3], memory.view([64, 64]).unwrap());

@@ -2,9 +2,10 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::batch_norm::{
-    BatchNorm, Channel, Host, Running, Statistics, batch_norm, batch_norm_columns, channel_statistics,
-    column_statistics, infer_reference, n_partials, scratch_len, statistics, train_reference,
+    BatchNorm, Channel, Host, Running, Statistics, infer_reference, n_partials, scratch_len, statistics,
+    train_reference,
 };
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::reference::{Expected, compare, unit_roundoff};
 
 use crate::data::{Guarded, check, devices, normal, shifted};
@@ -53,11 +54,7 @@ impl<T: Float> Images<T> {
     }
 }
 
-fn check_inference<T: Float>()
-where
-    batch_norm::Choice<T>: batch_norm::Declared,
-    batch_norm_columns::Choice<T>: batch_norm_columns::Declared,
-{
+fn check_inference<T: LibraryFloat>() {
     for shape in SHAPES.into_iter().chain([[0, 3, 1], [0, 3, 5]]) {
         let of = Images::<T>::normal(shape);
         let mean = normal::<f32>(shape[1], 5);
@@ -90,13 +87,7 @@ struct Left<T> {
 }
 
 /// Trains with everything `shift` elements off a boundary.
-fn trained<T: Float>(device: Device, of: &Images<T>, shift: usize, follows: bool) -> Left<T>
-where
-    batch_norm::Choice<T>: batch_norm::Declared,
-    batch_norm_columns::Choice<T>: batch_norm_columns::Declared,
-    channel_statistics::Choice<T>: channel_statistics::Declared,
-    column_statistics::Choice<T, 128>: column_statistics::Declared,
-{
+fn trained<T: LibraryFloat>(device: Device, of: &Images<T>, shift: usize, follows: bool) -> Left<T> {
     let channels = of.gamma.len();
     let images = of.x.len() / (channels * of.pixels);
     let buffers = [&of.x, &of.gamma, &of.beta, &of.residual].map(|values| shifted(device, values, shift));
@@ -142,13 +133,7 @@ fn expected_statistics(channel: Channel, size: usize) -> [Expected; 4] {
 }
 
 #[track_caller]
-fn check_training<T: Float>(shape: [usize; 3], of: &Images<T>)
-where
-    batch_norm::Choice<T>: batch_norm::Declared,
-    batch_norm_columns::Choice<T>: batch_norm_columns::Declared,
-    channel_statistics::Choice<T>: channel_statistics::Declared,
-    column_statistics::Choice<T, 128>: column_statistics::Declared,
-{
+fn check_training<T: LibraryFloat>(shape: [usize; 3], of: &Images<T>) {
     let size = shape[0] * shape[2];
     let channels = statistics(&of.x, shape[1], shape[2]);
     let of_channels: Vec<[Expected; 4]> =
@@ -170,13 +155,7 @@ where
     }
 }
 
-fn check_shapes<T: Float>()
-where
-    batch_norm::Choice<T>: batch_norm::Declared,
-    batch_norm_columns::Choice<T>: batch_norm_columns::Declared,
-    channel_statistics::Choice<T>: channel_statistics::Declared,
-    column_statistics::Choice<T, 128>: column_statistics::Declared,
-{
+fn check_shapes<T: LibraryFloat>() {
     for shape in SHAPES {
         check_training(shape, &Images::<T>::normal(shape));
     }

@@ -1,12 +1,9 @@
 //! `fused_kernels::bias_dropout`, forward and backward.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::GELU;
-use fused_kernels::bias_dropout::{
-    BiasDropout, backward_reference, bias_dropout, bias_dropout_backward, reference,
-};
+use fused_kernels::bias_dropout::{BiasDropout, backward_reference, reference};
 use fused_kernels::dropout::{BiasGeluDropout, Dropout, DropoutGradients, scratch_len};
-use fused_kernels::partials::sum_partials;
+use fused_kernels::float::LibraryFloat;
 
 use crate::data::{check, devices, normal};
 use crate::dropout::{ENDS, inputs_at};
@@ -15,12 +12,7 @@ const SHAPES: [(usize, usize); 8] =
     [(0, 3), (1, 1), (100, 7), (33, 128), (5, 129), (3, 1025), (2, 4096), (3, 9001)];
 const SEED: u64 = 0x1234_5678_9abc_def0;
 
-fn check_both<T: Float>()
-where
-    bias_dropout::Choice<T>: bias_dropout::Declared,
-    bias_dropout_backward::Choice<T, 1024>: bias_dropout_backward::Declared,
-    sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
-{
+fn check_both<T: LibraryFloat>() {
     for ((rows, cols), p) in SHAPES.into_iter().zip([0.3, 0.5, 0.0, 0.3, 1.0, 0.9, 0.1, 0.3]) {
         let (what, dropout) = (format!("{p} of {rows} x {cols}"), Dropout { p, seed: SEED });
         let [x, residual, dy] = [1, 2, 3].map(|seed| normal::<T>(rows * cols, seed));
@@ -84,7 +76,7 @@ fn the_mask_is_a_function_of_seed_and_number() {
         let bx = device.upload(&x).unwrap();
         BiasDropout::new(&bx, &bb).dropout(0.25, SEED).launch(&device, &mut out).unwrap();
         let plain: Vec<bool> = out.download().unwrap().iter().map(|y| *y == 0.0).collect();
-        let op = BiasGeluDropout::<f32, GELU>::new(&bx, &bb);
+        let op = BiasGeluDropout::new(&bx, &bb);
         op.dropout(0.25, SEED).launch(&device, &mut out).unwrap();
         let activated: Vec<bool> = out.download().unwrap().iter().map(|y| *y == 0.0).collect();
         assert_eq!(plain, activated, "{device}");

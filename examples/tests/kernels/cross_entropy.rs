@@ -1,10 +1,8 @@
 //! `cross_entropy`, forward and backward.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::cross_entropy::{
-    self, CrossEntropy, Label, Saved, backward_reference, cross_entropy_backward,
-    cross_entropy_backward_in_place, reference,
-};
+use fused_kernels::cross_entropy::{CrossEntropy, Label, Saved, backward_reference, reference};
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::reference::{Expected, compare};
 
 use crate::data::{Guarded, check, devices, normal, shifted};
@@ -19,7 +17,7 @@ struct Rows<T> {
     smoothing: f32,
 }
 
-impl<T: Float> Rows<T> {
+impl<T: LibraryFloat> Rows<T> {
     /// Random logits; the second row does not count.
     fn normal(rows: usize, classes: usize, smoothing: f32) -> Self {
         let logits =
@@ -37,15 +35,7 @@ impl<T: Float> Rows<T> {
     }
 
     /// Computes forward on every device; gives what the first one computed.
-    fn forward(&self) -> (Vec<f32>, Vec<f32>)
-    where
-        cross_entropy::cross_entropy::Choice<T, 256>: cross_entropy::cross_entropy::Declared,
-        cross_entropy::cross_entropy::Choice<T, 1024>: cross_entropy::cross_entropy::Declared,
-        cross_entropy::cross_entropy_short::Choice<T>: cross_entropy::cross_entropy_short::Declared,
-        cross_entropy::cross_entropy_row::Choice<T>: cross_entropy::cross_entropy_row::Declared,
-        cross_entropy::cross_entropy_unaligned::Choice<T, 4096>:
-            cross_entropy::cross_entropy_unaligned::Declared,
-    {
+    fn forward(&self) -> (Vec<f32>, Vec<f32>) {
         let expected: Vec<[Expected; 2]> =
             self.rows().map(|(i, row)| reference(row, self.label(i))).collect();
         let column = |i: usize| expected.iter().map(|both| both[i]).collect::<Vec<_>>();
@@ -71,16 +61,7 @@ impl<T: Float> Rows<T> {
     }
 }
 
-fn check_both<T: Float>()
-where
-    cross_entropy::cross_entropy::Choice<T, 256>: cross_entropy::cross_entropy::Declared,
-    cross_entropy::cross_entropy::Choice<T, 1024>: cross_entropy::cross_entropy::Declared,
-    cross_entropy::cross_entropy_short::Choice<T>: cross_entropy::cross_entropy_short::Declared,
-    cross_entropy::cross_entropy_row::Choice<T>: cross_entropy::cross_entropy_row::Declared,
-    cross_entropy::cross_entropy_unaligned::Choice<T, 4096>: cross_entropy::cross_entropy_unaligned::Declared,
-    cross_entropy_backward::Choice<T, 4096>: cross_entropy_backward::Declared,
-    cross_entropy_backward_in_place::Choice<T, 4096>: cross_entropy_backward_in_place::Declared,
-{
+fn check_both<T: LibraryFloat>() {
     for classes in [
         1, 7, 256, 300, 700, 1000, 1200, 4096, 4097, 8192, 8200, 20_001, 40_000, 50_257, 70_000, 70_001,
         98_304,

@@ -1,7 +1,7 @@
 //! `decoder_layer`: the same, to the bit, as its operations one by one, each of which is compared with `f64` in its own test.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{IDENTITY, SILU};
+use fused_kernels::activation::Activation;
 use fused_kernels::attention::Attention;
 use fused_kernels::decoder_layer::{DecoderLayer, LayerWeights};
 use fused_kernels::feed_forward::{Down, GatedFeedForward};
@@ -78,10 +78,11 @@ impl Layer {
         let attention = Attention::new(heads.slice(0, ..4), heads.slice(0, 4..6), heads.slice(0, 6..8));
         attention.causal().launch(device, out, &mut lse).unwrap();
         let (mut attention_out, mut out) = (zeros(tokens * K), zeros(tokens * K));
-        let linear = Matmul::<bf16, IDENTITY>::new(attended.view([tokens, queries]).unwrap(), weights.output);
+        let linear = Matmul::new(attended.view([tokens, queries]).unwrap(), weights.output);
         let linear = linear.residual(x.view([tokens, K]).unwrap());
         linear.launch(device, attention_out.view_mut([tokens, K]).unwrap()).unwrap();
-        let second = GatedFeedForward::<bf16, SILU>::new(&self.up, Down { weight: weights.down, bias: None });
+        let second =
+            GatedFeedForward::new(&self.up, Down { weight: weights.down, bias: None }, Activation::Silu);
         second.launch(device, &attention_out, &mut out).unwrap();
         out.download().unwrap()
     }

@@ -1,12 +1,11 @@
 //! `bias_gelu_dropout`, forward and backward.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{GELU, GELU_TANH};
+use fused_kernels::activation::Activation;
 use fused_kernels::dropout::{
-    self, BiasGeluDropout, Dropout, DropoutGradients, backward_reference, bias_gelu_dropout,
-    bias_gelu_dropout_backward, rand, reference, scratch_len,
+    self, BiasGeluDropout, Dropout, DropoutGradients, backward_reference, rand, reference, scratch_len,
 };
-use fused_kernels::partials::sum_partials;
+use fused_kernels::float::LibraryFloat;
 
 use crate::data::{check, devices, normal};
 
@@ -14,34 +13,31 @@ const SHAPES: [(usize, usize); 8] =
     [(0, 3), (1, 1), (100, 7), (33, 128), (5, 129), (3, 1025), (2, 4096), (3, 9001)];
 const DROPOUT: Dropout = Dropout { p: 0.3, seed: 0x1234_5678_9abc_def0 };
 
-fn check_both<T: Float, const ACT: usize>()
-where
-    bias_gelu_dropout::Choice<T, ACT, false>: bias_gelu_dropout::Declared,
-    bias_gelu_dropout::Choice<T, ACT, true>: bias_gelu_dropout::Declared,
-    bias_gelu_dropout_backward::Choice<T, ACT, 1024>: bias_gelu_dropout_backward::Declared,
-    sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
-{
+fn check_both<T: LibraryFloat>(activation: Activation) {
     for (rows, cols) in SHAPES {
-        let what = format!("activation {ACT} of {rows} x {cols}");
+        let what = format!("{activation} of {rows} x {cols}");
         let (x, residual, dy) =
             (normal::<T>(rows * cols, 1), normal::<T>(rows * cols, 2), normal::<T>(rows * cols, 3));
         let bias = normal::<T>(cols, 4);
         for added in [None, Some(&residual[..])] {
-            let expected = [reference::<T, ACT>(&x, &bias, added, DROPOUT)];
+            let expected = [reference::<T>([&x, &bias], added, activation, DROPOUT)];
             check(&what, &[&x, &bias, &residual], &expected, |on, inputs, outs| {
-                let op =
-                    BiasGeluDropout::<T, ACT>::new(inputs[0], inputs[1]).dropout(DROPOUT.p, DROPOUT.seed);
+                let op = BiasGeluDropout::new(inputs[0], inputs[1])
+                    .activation(activation)
+                    .dropout(DROPOUT.p, DROPOUT.seed);
                 let op = if added.is_some() { op.residual(inputs[2]) } else { op };
                 op.launch(on, &mut outs[0])
             });
         }
-        let expected = backward_reference::<T, ACT>(&dy, &x, &bias, DROPOUT);
+        let expected = backward_reference::<T>([&dy, &x, &bias], activation, DROPOUT);
         check(&what, &[&x, &bias, &dy], &expected, |on, inputs, outs| {
             let [dx, dbias] = outs else { panic!("two gradients") };
             let mut scratch = on.upload(&vec![f32::NAN; scratch_len(rows, cols)])?;
             let gradients =
                 DropoutGradients { dx: dx.into(), dbias: dbias.into(), scratch: (&mut scratch).into() };
-            let op = BiasGeluDropout::<T, ACT>::new(inputs[0], inputs[1]).dropout(DROPOUT.p, DROPOUT.seed);
+            let op = BiasGeluDropout::new(inputs[0], inputs[1])
+                .activation(activation)
+                .dropout(DROPOUT.p, DROPOUT.seed);
             op.backward(on, inputs[2], gradients)
         });
     }
@@ -49,20 +45,20 @@ where
 
 #[test]
 fn f32_is_as_exact_as_stated() {
-    check_both::<f32, GELU>();
-    check_both::<f32, GELU_TANH>();
+    check_both::<f32>(Activation::Gelu);
+    check_both::<f32>(Activation::GeluTanh);
 }
 
 #[test]
 fn f16_is_as_exact_as_stated() {
-    check_both::<f16, GELU>();
-    check_both::<f16, GELU_TANH>();
+    check_both::<f16>(Activation::Gelu);
+    check_both::<f16>(Activation::GeluTanh);
 }
 
 #[test]
 fn bf16_is_as_exact_as_stated() {
-    check_both::<bf16, GELU>();
-    check_both::<bf16, GELU_TANH>();
+    check_both::<bf16>(Activation::Gelu);
+    check_both::<bf16>(Activation::GeluTanh);
 }
 
 /// Random123's known answer for a counter and a key of zeros.
@@ -82,7 +78,7 @@ fn the_share_that_is_dropped_is_the_one_asked_for() {
         let (bx, bb) = (device.upload(&x).unwrap(), device.upload(&bias).unwrap());
         let zeros = |p: f32, seed: u64| {
             let mut out = device.zeros::<f32>(rows * cols).unwrap();
-            BiasGeluDropout::<f32, GELU>::new(&bx, &bb).dropout(p, seed).launch(&device, &mut out).unwrap();
+            BiasGeluDropout::new(&bx, &bb).dropout(p, seed).launch(&device, &mut out).unwrap();
             let out = out.download().unwrap();
             assert!(out.iter().all(|y| y.is_finite()), "{device}");
             out.iter().map(|y| *y == 0.0).collect::<Vec<bool>>()
@@ -130,18 +126,18 @@ fn every_probability_drops_what_is_documented() {
     for p in ENDS {
         let [x, dy] = [3, 4].map(|seed| inputs_at(p, rows * cols, seed));
         let (what, dropout) = (format!("p = {p:e}"), Dropout { p, seed });
-        let expected = [reference::<f32, GELU>(&x, &bias, Some(&residual), dropout)];
+        let expected = [reference::<f32>([&x, &bias], Some(&residual), Activation::Gelu, dropout)];
         check(&what, &[&x, &bias, &residual], &expected, |on, inputs, outs| {
-            let op = BiasGeluDropout::<f32, GELU>::new(inputs[0], inputs[1]).dropout(p, seed);
+            let op = BiasGeluDropout::new(inputs[0], inputs[1]).dropout(p, seed);
             op.residual(inputs[2]).launch(on, &mut outs[0])
         });
-        let expected = backward_reference::<f32, GELU>(&dy, &x, &bias, dropout);
+        let expected = backward_reference::<f32>([&dy, &x, &bias], Activation::Gelu, dropout);
         check(&what, &[&x, &bias, &dy], &expected, |on, inputs, outs| {
             let [dx, dbias] = outs else { panic!("two gradients") };
             let mut scratch = on.upload(&vec![f32::NAN; scratch_len(rows, cols)])?;
             let gradients =
                 DropoutGradients { dx: dx.into(), dbias: dbias.into(), scratch: (&mut scratch).into() };
-            let op = BiasGeluDropout::<f32, GELU>::new(inputs[0], inputs[1]).dropout(p, seed);
+            let op = BiasGeluDropout::new(inputs[0], inputs[1]).dropout(p, seed);
             op.backward(on, inputs[2], gradients)
         });
     }
@@ -150,15 +146,15 @@ fn every_probability_drops_what_is_documented() {
 /// The reference itself: a gradient is what the function's values differ by.
 #[test]
 fn the_gradients_are_the_slopes() {
-    fn check_slopes<const ACT: usize>() {
+    fn check_slopes(activation: Activation) {
         let (rows, cols) = (4, 10);
         let (x, dy, bias) =
             (normal::<f64>(rows * cols, 1), normal::<f64>(rows * cols, 2), normal::<f64>(cols, 3));
         let value = |x: &[f64], bias: &[f64]| -> f64 {
-            let out = reference::<f64, ACT>(x, bias, None, DROPOUT);
+            let out = reference::<f64>([x, bias], None, activation, DROPOUT);
             out.iter().zip(&dy).map(|(y, dy)| y.value * dy).sum()
         };
-        let [dx, dbias] = backward_reference::<f64, ACT>(&dy, &x, &bias, DROPOUT);
+        let [dx, dbias] = backward_reference::<f64>([&dy, &x, &bias], activation, DROPOUT);
         let moved = |values: &[f64], i: usize, by: f64| {
             let mut values = values.to_vec();
             values[i] += by;
@@ -173,21 +169,22 @@ fn the_gradients_are_the_slopes() {
             assert!((slope - dbias.value).abs() < 1e-7, "{i}: {slope} and {dbias:?}");
         }
     }
-    check_slopes::<GELU>();
-    check_slopes::<GELU_TANH>();
+    check_slopes(Activation::Gelu);
+    check_slopes(Activation::GeluTanh);
 }
 
 #[test]
 fn what_does_not_fit_is_an_error_in_words() {
     let device = Device::cpu();
     let (x, bias, mut out) = ([1.0f32; 8], [1.0f32; 4], [0.0f32; 8]);
-    let op = BiasGeluDropout::<f32, GELU>::new(&x, &bias);
-    let mut say =
-        |op: BiasGeluDropout<f32, GELU>| op.launch(&device, &mut out).map_err(|error| error.to_string());
+    let op = BiasGeluDropout::new(&x, &bias);
+    let mut say = |op: BiasGeluDropout<f32>| op.launch(&device, &mut out).map_err(|error| error.to_string());
     assert_eq!(say(op), Ok(()));
     let error = |reason: &str| Err(format!("bias_gelu_dropout: {reason}"));
     assert_eq!(say(op.dropout(1.5, 0)), error("1.5 is not a probability"));
     assert_eq!(say(op.dropout(f32::NAN, 0)), error("NaN is not a probability"));
     assert_eq!(say(op.residual(&bias)), error("x has 8 elements and residual has 4"));
+    let found = say(op.activation(Activation::Relu));
+    assert_eq!(found, error("there is no kernel with the activation ReLU, expected one of GELU, GELU-tanh"));
     assert_eq!(dropout::traffic::<f32>(2, 4), 80);
 }

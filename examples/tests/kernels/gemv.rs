@@ -1,7 +1,7 @@
 //! The kernel of one row, on the CPU and the GPU there is, with both block sizes.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::SILU;
+use fused_kernels::activation::Activation;
 use fused_kernels::matmul::{self, Epilogue, Extents};
 use fused_kernels::matmul_tiles::gemv;
 use fused_kernels::reference::compare;
@@ -21,9 +21,10 @@ fn a_row_times_a_matrix() {
         let epilogue = Epilogue {
             alpha: if adds { 0.5 } else { 1.0 },
             bias: adds.then_some(bias.as_slice()),
+            activation: Activation::Silu,
             residual: adds.then_some(residual.as_slice()),
         };
-        let expected = matmul::reference::<bf16, SILU>([&x, &weight], Extents { m: 1, k, n }, epilogue);
+        let expected = matmul::reference::<bf16>([&x, &weight], Extents { m: 1, k, n }, epilogue);
         for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
             let [x, weight, bias, residual] =
                 [&x, &columns, &bias, &residual].map(|of| shifted(device, of, shift));
@@ -38,9 +39,11 @@ fn a_row_times_a_matrix() {
                     let mut out = Guarded::<bf16>::new(device, n, shift);
                     let mut output = out.output();
                     let result = output.view_mut([1, 1, n]).unwrap();
-                    let call =
-                        gemv::<bf16, $N, $K>(x, weight, bias, residual, result, epilogue.alpha, SILU as i32);
-                    call.grid(n.div_ceil($N)).launch(&device).unwrap();
+                    let act = epilogue.activation as i32;
+                    gemv::<bf16, $N, $K>(x, weight, bias, residual, result, epilogue.alpha, act)
+                        .grid(n.div_ceil($N))
+                        .launch(&device)
+                        .unwrap();
                     compare(&out.content(), &expected).unwrap_or_else(|error| {
                         panic!("{k} x {n}, {adds}, {} columns on {device}: {error}", $N)
                     });

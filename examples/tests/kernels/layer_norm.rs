@@ -2,23 +2,14 @@
 
 use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
-use fused_kernels::layer_norm::{
-    LayerNorm, MAX_TILE, SHARED_TILE, layer_norm, layer_norm_cluster, layer_norm_long, layer_norm_short,
-    layer_norm_wide, reference,
-};
+use fused_kernels::float::LibraryFloat;
+use fused_kernels::layer_norm::{LayerNorm, MAX_TILE, SHARED_TILE, reference};
 use fused_kernels::reference::compare;
 
 const EPS: f32 = 1e-5;
 
 /// Computes with input and output `shift` elements off a boundary, compares, and gives what was computed.
-fn check_data<T: Float>(device: Device, [x, gamma, beta]: [&[T]; 3], shift: usize) -> Vec<T>
-where
-    layer_norm::Choice<T>: layer_norm::Declared,
-    layer_norm_cluster::Choice<T, MAX_TILE>: layer_norm_cluster::Declared,
-    layer_norm_short::Choice<T>: layer_norm_short::Declared,
-    layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
-    layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
-{
+fn check_data<T: LibraryFloat>(device: Device, [x, gamma, beta]: [&[T]; 3], shift: usize) -> Vec<T> {
     let padded: Vec<T> = vec![T::default(); shift].into_iter().chain(x.iter().copied()).collect();
     let x_in = device.upload(&padded).unwrap();
     let (gamma_in, beta_in) = (device.upload(gamma).unwrap(), device.upload(beta).unwrap());
@@ -32,14 +23,7 @@ where
     content
 }
 
-fn check<T: Float>()
-where
-    layer_norm::Choice<T>: layer_norm::Declared,
-    layer_norm_cluster::Choice<T, MAX_TILE>: layer_norm_cluster::Declared,
-    layer_norm_short::Choice<T>: layer_norm_short::Declared,
-    layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
-    layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
-{
+fn check<T: LibraryFloat>() {
     for device in devices() {
         for cols in [
             1,

@@ -1,9 +1,10 @@
 //! `linear_norm`: both forms, on the CPU and the GPU there is.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{GELU, GELU_TANH, IDENTITY, RELU, SILU};
+use fused_kernels::activation::Activation;
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::form::{Cost, Form};
-use fused_kernels::linear_norm::{HostLinear, LinearNorm, NormalizeProduct, reference};
+use fused_kernels::linear_norm::{HostLinear, LinearNorm, reference};
 use fused_kernels::norm_linear::Norm;
 use fused_kernels::reference::compare;
 
@@ -50,7 +51,7 @@ impl<T: Float> Data<T> {
 }
 
 #[track_caller]
-fn check<T: NormalizeProduct, const ACT: usize>(data: &Data<T>, [rows, k, n]: [usize; 3], forms: &[Form]) {
+fn check<T: LibraryFloat>(data: &Data<T>, [rows, k, n]: [usize; 3], forms: &[Form], activation: Activation) {
     let Data { x, weight, bias, residual, gamma, beta } = data;
     let eps = 1e-5;
     for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
@@ -62,7 +63,7 @@ fn check<T: NormalizeProduct, const ACT: usize>(data: &Data<T>, [rows, k, n]: [u
             None => Norm::Rms { gamma: gamma.slice(shift..) },
         };
         let weight = weight.slice(shift..).view([k, n]).unwrap();
-        let mut layer = LinearNorm::<T, ACT>::new(x.slice(shift..), weight, norm).eps(eps);
+        let mut layer = LinearNorm::new(x.slice(shift..), weight, norm).activation(activation).eps(eps);
         if let Some(bias) = &bias {
             layer = layer.bias(bias.slice(shift..));
         }
@@ -78,7 +79,7 @@ fn check<T: NormalizeProduct, const ACT: usize>(data: &Data<T>, [rows, k, n]: [u
                 beta: data.beta.as_deref(),
                 eps,
             };
-            let expected = reference::<T, ACT>((&data.x, k), host, form);
+            let expected = reference::<T>((&data.x, k), host, activation, form);
             let mut out = Guarded::<T>::new(device, rows * n, shift);
             layer.launch_as(&device, out.output(), form).unwrap();
             let found = compare(&out.content(), &expected);
@@ -89,17 +90,17 @@ fn check<T: NormalizeProduct, const ACT: usize>(data: &Data<T>, [rows, k, n]: [u
     }
 }
 
-fn check_all<T: NormalizeProduct>(forms: &[Form]) {
+fn check_all<T: LibraryFloat>(forms: &[Form]) {
     for shape in SHAPES {
-        check::<T, IDENTITY>(&Data::new(shape, true, false), shape, forms);
-        check::<T, GELU>(&Data::new(shape, true, true), shape, forms);
-        check::<T, IDENTITY>(&Data::new(shape, false, true), shape, forms);
+        check::<T>(&Data::new(shape, true, false), shape, forms, Activation::Identity);
+        check::<T>(&Data::new(shape, true, true), shape, forms, Activation::Gelu);
+        check::<T>(&Data::new(shape, false, true), shape, forms, Activation::Identity);
     }
     let shape = [6, 136, 40];
-    check::<T, RELU>(&Data::new(shape, true, false), shape, forms);
-    check::<T, GELU_TANH>(&Data::new(shape, true, false), shape, forms);
-    check::<T, GELU>(&Data::new(shape, false, false), shape, forms);
-    check::<T, SILU>(&Data::new(shape, false, false), shape, forms);
+    check::<T>(&Data::new(shape, true, false), shape, forms, Activation::Relu);
+    check::<T>(&Data::new(shape, true, false), shape, forms, Activation::GeluTanh);
+    check::<T>(&Data::new(shape, false, false), shape, forms, Activation::Gelu);
+    check::<T>(&Data::new(shape, false, false), shape, forms, Activation::Silu);
 }
 
 #[test]
@@ -125,15 +126,15 @@ fn few_and_many_rows_are_as_exact_as_stated() {
         let data = Data::<bf16>::new(shape, true, true);
         // As many CPU cores as a GPU has SMs.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(64).build().unwrap();
-        pool.install(|| check::<bf16, GELU>(&data, shape, &[Form::Fused]));
+        pool.install(|| check::<bf16>(&data, shape, &[Form::Fused], Activation::Gelu));
     }
 }
 
 #[test]
 fn long_rows_are_as_exact_as_stated() {
     let shape = [3, 24, 1000];
-    check::<f16, GELU>(&Data::new(shape, true, true), shape, &[Form::Separate]);
-    check::<f16, IDENTITY>(&Data::new(shape, false, false), shape, &[Form::Separate]);
+    check::<f16>(&Data::new(shape, true, true), shape, &[Form::Separate], Activation::Gelu);
+    check::<f16>(&Data::new(shape, false, false), shape, &[Form::Separate], Activation::Identity);
 }
 
 #[test]
@@ -150,8 +151,8 @@ fn columns_of_weights_may_be_contiguous() {
         let weight = columns.view([n, k]).unwrap().permute([1, 0]);
         for form in [Form::Fused, Form::Separate] {
             let mut out = device.zeros::<f16>(rows * n).unwrap();
-            LinearNorm::<f16, IDENTITY>::new(&x, weight, norm).launch_as(&device, &mut out, form).unwrap();
-            let expected = reference::<f16, IDENTITY>((&data.x, k), host, form);
+            LinearNorm::new(&x, weight, norm).launch_as(&device, &mut out, form).unwrap();
+            let expected = reference::<f16>((&data.x, k), host, Activation::Identity, form);
             let found = compare(&out.download().unwrap(), &expected);
             found.unwrap_or_else(|error| panic!("{form:?} on {device}: {error}"));
         }
@@ -166,12 +167,12 @@ fn constant_rows_are_as_exact_as_stated() {
         let mut data = Data::<f16>::new(shape, is_layer_norm, false);
         data.x[..k].fill(f16::ZERO);
         data.x[2 * k..].iter_mut().for_each(|x| *x += f16::from_f32(20.0));
-        check::<f16, IDENTITY>(&data, shape, &[Form::Fused, Form::Separate]);
+        check::<f16>(&data, shape, &[Form::Fused, Form::Separate], Activation::Identity);
         // Weights that are the same in all columns.
         for (i, weight) in data.weight.iter_mut().enumerate() {
             *weight = f16::from_f32(0.03 * (i / n) as f32);
         }
-        check::<f16, GELU>(&data, shape, &[Form::Fused, Form::Separate]);
+        check::<f16>(&data, shape, &[Form::Fused, Form::Separate], Activation::Gelu);
     }
 }
 
@@ -185,7 +186,7 @@ fn a_row_with_nan_leaves_others_alone() {
     let norm = Norm::Layer { gamma: gamma.slice(..), beta: beta.slice(..) };
     for form in [Form::Fused, Form::Separate] {
         let mut out = device.zeros::<bf16>(rows * n).unwrap();
-        let layer = LinearNorm::<bf16, GELU>::new(&x, weight.view([k, n]).unwrap(), norm);
+        let layer = LinearNorm::new(&x, weight.view([k, n]).unwrap(), norm).activation(Activation::Gelu);
         layer.launch_as(&device, &mut out, form).unwrap();
         let out = out.download().unwrap();
         let is_nan: Vec<bool> = out.chunks(n).map(|row| row.iter().all(|y| y.is_nan())).collect();
@@ -200,15 +201,17 @@ fn launches_and_bytes_are_counted() {
     let (x, weight) = (device.zeros::<f32>(16).unwrap(), device.zeros::<f32>(8 * 3).unwrap());
     let (gamma, residual) = (device.zeros::<f32>(3).unwrap(), device.zeros::<f32>(6).unwrap());
     let norm = Norm::Rms { gamma: gamma.slice(..) };
-    let layer = LinearNorm::<f32, GELU>::new(&x, weight.view([8, 3]).unwrap(), norm).residual(&residual);
+    let layer = LinearNorm::new(&x, weight.view([8, 3]).unwrap(), norm)
+        .activation(Activation::Gelu)
+        .residual(&residual);
     let [ours, separate] = layer.cost(&device, 2);
     assert_eq!(ours, Cost { launches: 2, bytes: 4 * ((16 + 24 + 6 + 6) + 12) });
     assert_eq!(separate, Cost { launches: 4, bytes: 4 * ((16 + 24 + 6) + 18 + 12 + 12) });
-    for device in devices().into_iter().filter(|device| device.has_clusters()) {
+    for device in devices().into_iter().filter(|device| device.has_wgmma()) {
         let (gamma, weight) = (device.zeros::<bf16>(128).unwrap(), device.zeros::<bf16>(1 << 14).unwrap());
         let x = device.zeros::<bf16>(128).unwrap();
         let norm = Norm::Rms { gamma: gamma.slice(..) };
-        let layer = LinearNorm::<bf16, GELU>::new(&x, weight.view([128, 128]).unwrap(), norm);
+        let layer = LinearNorm::new(&x, weight.view([128, 128]).unwrap(), norm).activation(Activation::Gelu);
         assert_eq!(layer.cost(&device, 1)[0].launches, 1, "a small layer on {device}");
     }
 }
@@ -220,9 +223,9 @@ fn what_does_not_fit_is_named() {
     let weight = memory.view([8, 3]).unwrap();
     let norm =
         |gamma: usize, beta: usize| Norm::Layer { gamma: memory.slice(..gamma), beta: memory.slice(..beta) };
-    let layer = |norm| LinearNorm::<f32, GELU>::new(memory.slice(..16), weight, norm);
+    let layer = |norm| LinearNorm::new(memory.slice(..16), weight, norm).activation(Activation::Gelu);
     let mut out = device.zeros::<f32>(9).unwrap();
-    let mut said = |layer: LinearNorm<'_, f32, GELU>, len: usize, form: Form| {
+    let mut said = |layer: LinearNorm<'_, f32>, len: usize, form: Form| {
         layer.launch_as(&device, out.slice_mut(..len), form).unwrap_err().to_string()
     };
     let separate = Form::Separate;
@@ -242,7 +245,8 @@ fn what_does_not_fit_is_named() {
     assert_eq!(found, "linear_norm: there is no fused form of f32, only of f16 and bf16");
     let halves = device.zeros::<bf16>(600).unwrap();
     let norm = Norm::Rms { gamma: halves.slice(..) };
-    let layer = LinearNorm::<bf16, GELU>::new(halves.slice(..1), halves.view([1, 600]).unwrap(), norm);
+    let layer =
+        LinearNorm::new(halves.slice(..1), halves.view([1, 600]).unwrap(), norm).activation(Activation::Gelu);
     let mut out = device.zeros::<bf16>(600).unwrap();
     assert_eq!(
         layer.launch_as(&device, &mut out, Form::Fused).unwrap_err().to_string(),

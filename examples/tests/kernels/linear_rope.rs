@@ -1,8 +1,9 @@
 //! `linear_rope`: both forms, on the CPU and the GPU there is, and the order of pairs.
 
 use dsl_runtime::prelude::*;
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::form::Form;
-use fused_kernels::linear_rope::{LinearRope, RotateProduct, interleave_pairs, reference};
+use fused_kernels::linear_rope::{LinearRope, interleave_pairs, reference};
 use fused_kernels::reference::compare;
 use fused_kernels::rope::{Angles, HostAngles};
 
@@ -29,7 +30,7 @@ fn tables(rows: usize, half: usize) -> (Vec<i32>, Vec<f32>, Vec<f32>) {
 }
 
 #[track_caller]
-fn check<T: RotateProduct>(forms: &[Form]) {
+fn check<T: LibraryFloat>(forms: &[Form]) {
     for [rows, k, heads, rotated, half] in CASES {
         let (n, rotated) = (heads * 2 * half, rotated * 2 * half);
         let (x, weight, bias) = (normal::<T>(rows * k, 1), normal::<T>(k * n, 2), normal::<T>(n, 3));

@@ -2,8 +2,9 @@
 
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
-use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
+use fused_kernels::activation::Activation;
+use fused_kernels::float::LibraryFloat;
+use fused_kernels::matmul::{Epilogue, Extents, Matmul, Tile, reference};
 use fused_kernels::matmul_heuristic::{Block, Config, Problem};
 use fused_kernels::matmul_tiles::matmul_split_k;
 use fused_kernels::split_matmul::split_k;
@@ -81,31 +82,32 @@ impl Order {
 
 /// One matmul, with and without a bias, of operands with these layouts.
 #[track_caller]
-fn check_matmul<T: Multiply<ACT>, const ACT: usize>(extents: Extents, [order_a, order_b]: [Order; 2]) {
+fn check_matmul<T: LibraryFloat>(extents: Extents, [order_a, order_b]: [Order; 2], activation: Activation) {
     let Extents { m, k, n } = extents;
     let (a, b, bias) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2), normal::<T>(n, 3));
-    let what = format!("{extents:?} of {order_a:?} and {order_b:?}, activation {ACT}");
+    let what = format!("{extents:?} of {order_a:?} and {order_b:?}, {activation}");
     let inputs = [order_a.in_order(&a, [m, k]), order_b.in_order(&b, [k, n]), bias.clone()];
     let inputs: Vec<&[T]> = inputs.iter().map(|input| &input[..]).collect();
     for bias in [Some(&bias[..]), None] {
-        let expected = [reference::<T, ACT>([&a, &b], extents, Epilogue { bias, ..Epilogue::default() })];
+        let expected =
+            [reference::<T>([&a, &b], extents, Epilogue { bias, activation, ..Epilogue::default() })];
         check(&what, &inputs, &expected, |on, inputs, outs| {
             let (a, b) = (order_a.view(inputs[0], [m, k])?, order_b.view(inputs[1], [k, n])?);
-            let matmul = Matmul::<T, ACT>::new(a, b);
+            let matmul = Matmul::new(a, b).activation(activation);
             let matmul = if bias.is_some() { matmul.bias(inputs[2]) } else { matmul };
             matmul.launch(on, outs[0].view_mut([m, n])?)
         });
     }
 }
 
-fn check_each<T: Multiply<ACT>, const ACT: usize>() {
+fn check_each<T: LibraryFloat>(activation: Activation) {
     for extents in EXTENTS {
-        check_matmul::<T, ACT>(extents, [Order::Rows, Order::Rows]);
+        check_matmul::<T>(extents, [Order::Rows, Order::Rows], activation);
     }
 }
 
 /// Strides that are multiples of 16 bytes and others, contiguous elements along either axis.
-fn check_orders<T: Multiply<IDENTITY>>() {
+fn check_orders<T: LibraryFloat>() {
     use Order::{Columns, ColumnsPadded, Rows, RowsPadded};
     let orders = [
         [Rows, Columns],
@@ -118,38 +120,42 @@ fn check_orders<T: Multiply<IDENTITY>>() {
         [Rows, ColumnsPadded(1)],
     ];
     for orders in orders {
-        check_matmul::<T, IDENTITY>(Extents { m: 72, k: 136, n: 264 }, orders);
+        check_matmul::<T>(Extents { m: 72, k: 136, n: 264 }, orders, Activation::Identity);
     }
-    check_matmul::<T, IDENTITY>(Extents { m: 65, k: 65, n: 129 }, [RowsPadded(7), ColumnsPadded(7)]);
-    check_matmul::<T, IDENTITY>(Extents { m: 9, k: 0, n: 7 }, [Rows, Columns]);
+    check_matmul::<T>(
+        Extents { m: 65, k: 65, n: 129 },
+        [RowsPadded(7), ColumnsPadded(7)],
+        Activation::Identity,
+    );
+    check_matmul::<T>(Extents { m: 9, k: 0, n: 7 }, [Rows, Columns], Activation::Identity);
 }
 
 #[test]
 fn matmuls_of_f16_are_as_exact_as_stated() {
-    check_each::<f16, IDENTITY>();
-    check_each::<f16, GELU>();
+    check_each::<f16>(Activation::Identity);
+    check_each::<f16>(Activation::Gelu);
 }
 
 #[test]
 fn matmuls_of_bf16_are_as_exact_as_stated() {
-    check_each::<bf16, IDENTITY>();
-    check_each::<bf16, RELU>();
-    check_each::<bf16, SILU>();
+    check_each::<bf16>(Activation::Identity);
+    check_each::<bf16>(Activation::Relu);
+    check_each::<bf16>(Activation::Silu);
 }
 
 #[test]
 fn matmuls_of_f32_are_as_exact_as_stated() {
-    check_each::<f32, IDENTITY>();
-    check_each::<f32, GELU>();
+    check_each::<f32>(Activation::Identity);
+    check_each::<f32>(Activation::Gelu);
 }
 
 #[test]
 fn matmuls_by_large_tiles_are_as_exact_as_stated() {
     for extents in LARGE {
-        check_matmul::<bf16, RELU>(extents, [Order::Rows, Order::Rows]);
+        check_matmul::<bf16>(extents, [Order::Rows, Order::Rows], Activation::Relu);
     }
-    check_matmul::<f16, IDENTITY>(LARGE[2], [Order::Rows, Order::Columns]);
-    check_matmul::<f32, IDENTITY>(LARGE[2], [Order::Rows, Order::Rows]);
+    check_matmul::<f16>(LARGE[2], [Order::Rows, Order::Columns], Activation::Identity);
+    check_matmul::<f32>(LARGE[2], [Order::Rows, Order::Rows], Activation::Identity);
 }
 
 #[test]
@@ -170,18 +176,18 @@ fn operands_are_inner_matrices() {
         (1..=rows).flat_map(row).collect()
     };
     let operands = [split(&a, m, k), split(&b, k, n)];
-    let expected = [reference::<bf16, IDENTITY>([&operands[0], &operands[1]], extents, Epilogue::default())];
+    let expected = [reference::<bf16>([&operands[0], &operands[1]], extents, Epilogue::default())];
     check("parts", &[&a, &b], &expected, |on, inputs, outs| {
         let a = inputs[0].view([m + 2, k + 8])?.slice(0, 1..=m).slice(1, 1..=k);
         let b = inputs[1].view([k + 2, n + 8])?.slice(0, 1..=k).slice(1, 1..=n);
-        Matmul::<bf16, IDENTITY>::new(a, b).launch(on, outs[0].view_mut([m, n])?)
+        Matmul::new(a, b).launch(on, outs[0].view_mut([m, n])?)
     });
 }
 
 /// A scale, a bias and a residual, for a batch and for one matrix; one operand B for a batch, as a view of one
 /// matrix, as a broadcast one, and as many.
 #[track_caller]
-fn check_epilogue<T: Multiply<ACT>, const ACT: usize>([batches, m, k, n]: [usize; 4], alpha: f32) {
+fn check_epilogue<T: LibraryFloat>([batches, m, k, n]: [usize; 4], alpha: f32, activation: Activation) {
     let extents = Extents { m, k, n };
     let (a, b) = (normal::<T>(batches * m * k, 1), normal::<T>(batches.max(1) * k * n, 2));
     let (bias, residual) = (normal::<T>(n, 3), normal::<T>(batches * m * n, 4));
@@ -190,32 +196,29 @@ fn check_epilogue<T: Multiply<ACT>, const ACT: usize>([batches, m, k, n]: [usize
         let of = |all: &[T], len: usize, index: usize| all[index * len..(index + 1) * len].to_vec();
         let (a, b) = (of(&a, m * k, index), of(&b, k * n, if shared { 0 } else { index }));
         let residual = of(&residual, m * n, index);
-        let epilogue = Epilogue { alpha, bias: Some(&bias), residual: Some(&residual) };
-        reference::<T, ACT>([&a, &b], extents, epilogue)
+        let epilogue = Epilogue { alpha, bias: Some(&bias), activation, residual: Some(&residual) };
+        reference::<T>([&a, &b], extents, epilogue)
     };
     let all = |shared: bool| [(0..batches).flat_map(|index| with(index, shared)).collect::<Vec<_>>()];
-    let what = format!("{batches} of {extents:?}, activation {ACT}");
+    let what = format!("{batches} of {extents:?}, {activation}");
     for shared in [0, 1, 2] {
         check(&what, &inputs, &all(shared > 0), |on, inputs, outs| {
             let a = inputs[0].view([batches, m, k])?;
             let matmul = match shared {
-                0 => Matmul::<T, ACT>::new(a, inputs[1].view([batches, k, n])?),
+                0 => Matmul::new(a, inputs[1].view([batches, k, n])?),
                 1 => Matmul::new(a, inputs[1].view([k, n])?),
                 _ => Matmul::new(a, inputs[1].view_strided([batches, k, n], [0, n, 1])?),
             };
             let residual = inputs[3].view([batches, m, n])?;
-            matmul
-                .alpha(alpha)
-                .bias(inputs[2])
-                .residual(residual)
-                .launch(on, outs[0].view_mut([batches, m, n])?)
+            let matmul = matmul.alpha(alpha).bias(inputs[2]).activation(activation).residual(residual);
+            matmul.launch(on, outs[0].view_mut([batches, m, n])?)
         });
     }
     if batches == 0 {
         return;
     }
     check(&what, &inputs, &[with(0, false)], |on, inputs, outs| {
-        let matmul = Matmul::<T, ACT>::new(inputs[0].view([m, k])?, inputs[1].view([k, n])?);
+        let matmul = Matmul::new(inputs[0].view([m, k])?, inputs[1].view([k, n])?).activation(activation);
         let residual = inputs[3].view([m, n])?;
         matmul.alpha(alpha).bias(inputs[2]).residual(residual).launch(on, outs[0].view_mut([m, n])?)
     });
@@ -223,12 +226,12 @@ fn check_epilogue<T: Multiply<ACT>, const ACT: usize>([batches, m, k, n]: [usize
 
 #[test]
 fn epilogues_scale_and_add() {
-    check_epilogue::<bf16, IDENTITY>([3, 72, 40, 136], 0.5);
-    check_epilogue::<bf16, GELU>([2, 65, 64, 130], -1.5);
-    check_epilogue::<f16, SILU>([2, 64, 72, 128], 0.25);
-    check_epilogue::<f32, RELU>([3, 17, 33, 9], 3.0);
+    check_epilogue::<bf16>([3, 72, 40, 136], 0.5, Activation::Identity);
+    check_epilogue::<bf16>([2, 65, 64, 130], -1.5, Activation::Gelu);
+    check_epilogue::<f16>([2, 64, 72, 128], 0.25, Activation::Silu);
+    check_epilogue::<f32>([3, 17, 33, 9], 3.0, Activation::Relu);
     // Enough for large tiles on an H200.
-    check_epilogue::<bf16, RELU>([2, 7 * 128 + 8, 64, 8 * 128 - 8], 0.125);
+    check_epilogue::<bf16>([2, 7 * 128 + 8, 64, 8 * 128 - 8], 0.125, Activation::Relu);
 }
 
 #[test]
@@ -238,19 +241,19 @@ fn batches_without_a_residual_have_the_largest_tiles() {
     let (a, b) = (normal::<bf16>(batches * m * k, 1), normal::<bf16>(batches * k * n, 2));
     let of = |index: usize| {
         let operands = [&a[index * m * k..][..m * k], &b[index * k * n..][..k * n]];
-        reference::<bf16, IDENTITY>(operands, Extents { m, k, n }, Epilogue::default())
+        reference::<bf16>(operands, Extents { m, k, n }, Epilogue::default())
     };
     let expected = [(0..batches).flat_map(of).collect::<Vec<_>>()];
     check("a batch", &[&a, &b], &expected, |on, inputs, outs| {
         let (a, b) = (inputs[0].view([batches, m, k])?, inputs[1].view([batches, k, n])?);
-        Matmul::<bf16, IDENTITY>::new(a, b).launch(on, outs[0].view_mut([batches, m, n])?)
+        Matmul::new(a, b).launch(on, outs[0].view_mut([batches, m, n])?)
     });
 }
 
 #[test]
 fn batches_may_be_empty_and_sums_without_terms() {
-    check_epilogue::<f16, IDENTITY>([0, 8, 8, 8], 1.0);
-    check_epilogue::<f32, GELU>([2, 3, 0, 5], 2.0);
+    check_epilogue::<f16>([0, 8, 8, 8], 1.0, Activation::Identity);
+    check_epilogue::<f32>([2, 3, 0, 5], 2.0, Activation::Gelu);
 }
 
 /// Skinny matmuls, which have tiles of their own on a GPU (4232 columns are enough for the larger one on an H200), full and cut on each
@@ -270,30 +273,40 @@ const SKINNY: [Extents; 9] = [
 #[test]
 fn skinny_matmuls_are_as_exact_as_others() {
     for extents in SKINNY {
-        check_matmul::<bf16, SILU>(extents, [Order::Rows, Order::Columns]);
-        check_matmul::<f16, GELU>(extents, [Order::RowsPadded(8), Order::ColumnsPadded(8)]);
+        check_matmul::<bf16>(extents, [Order::Rows, Order::Columns], Activation::Silu);
+        check_matmul::<f16>(extents, [Order::RowsPadded(8), Order::ColumnsPadded(8)], Activation::Gelu);
     }
-    check_matmul::<bf16, RELU>(Extents { m: 9, k: 264, n: 40 }, [Order::Rows, Order::ColumnsPadded(8)]);
-    check_config::<f16, SILU>(Extents { m: 16, k: 4096, n: 24 }, [Order::Rows, Order::Columns], None);
-    check_epilogue::<bf16, RELU>([3, 9, 264, 40], 0.5);
+    check_matmul::<bf16>(
+        Extents { m: 9, k: 264, n: 40 },
+        [Order::Rows, Order::ColumnsPadded(8)],
+        Activation::Relu,
+    );
+    check_config::<f16>(
+        Extents { m: 16, k: 4096, n: 24 },
+        [Order::Rows, Order::Columns],
+        None,
+        Activation::Silu,
+    );
+    check_epilogue::<bf16>([3, 9, 264, 40], 0.5, Activation::Relu);
 }
 
 /// A matmul with a whole epilogue, in a config or in that of the device.
 #[track_caller]
-fn check_config<T: Multiply<ACT>, const ACT: usize>(
+fn check_config<T: LibraryFloat>(
     extents: Extents,
     [order_a, order_b]: [Order; 2],
     config: Option<Config>,
+    activation: Activation,
 ) {
     let Extents { m, k, n } = extents;
     let (a, b) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2));
     let (bias, residual) = (normal::<T>(n, 3), normal::<T>(m * n, 4));
     let inputs: [&[T]; 4] = [&order_a.in_order(&a, [m, k]), &order_b.in_order(&b, [k, n]), &bias, &residual];
-    let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), residual: Some(&residual) };
-    let expected = [reference::<T, ACT>([&a, &b], extents, epilogue)];
+    let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), activation, residual: Some(&residual) };
+    let expected = [reference::<T>([&a, &b], extents, epilogue)];
     check(&format!("{extents:?} by {config:?}"), &inputs, &expected, |on, inputs, outs| {
-        let matmul =
-            Matmul::<T, ACT>::new(order_a.view(inputs[0], [m, k])?, order_b.view(inputs[1], [k, n])?);
+        let matmul = Matmul::new(order_a.view(inputs[0], [m, k])?, order_b.view(inputs[1], [k, n])?)
+            .activation(activation);
         let matmul = matmul.alpha(0.5).bias(inputs[2]).residual(inputs[3].view([m, n])?);
         let out = outs[0].view_mut([m, n])?;
         match config {
@@ -328,14 +341,14 @@ fn every_block_takes_any_extents_and_orders() {
         for block in BLOCKS {
             let sliced = block.tile.cols > 16 || extents.k.is_multiple_of(4);
             if sliced {
-                check_config::<bf16, GELU>(extents, [Rows, Columns], whole(block));
+                check_config::<bf16>(extents, [Rows, Columns], whole(block), Activation::Gelu);
             }
         }
     }
     let extents = Extents { m: 136, k: 200, n: 72 };
     for block in &BLOCKS[..6] {
         for orders in [[Rows, Rows], [Columns, Rows], [Columns, Columns], [RowsPadded(3), ColumnsPadded(5)]] {
-            check_config::<f16, IDENTITY>(extents, orders, whole(*block));
+            check_config::<f16>(extents, orders, whole(*block), Activation::Identity);
         }
     }
 }
@@ -363,9 +376,9 @@ fn every_block_of_f32_reads_each_operand_layout() {
         for orders in orders {
             for block in [block(64, 128, 16), block(64, 64, 16), block(32, 32, 16)] {
                 let config = |split_k| Some(Config { block, split_k, copies: [false; 2] });
-                check_config::<f32, SILU>(extents, orders, config(1));
+                check_config::<f32>(extents, orders, config(1), Activation::Silu);
                 if block.tile.cols < 128 {
-                    check_config::<f32, IDENTITY>(extents, orders, config(3));
+                    check_config::<f32>(extents, orders, config(3), Activation::Identity);
                 }
             }
         }
@@ -397,7 +410,7 @@ fn rows_may_begin_within_sectors() {
             let a_memory = device.upload(&order_a.in_order(&a, [m, k])).unwrap();
             let b_memory = device.upload(&order_b.in_order(&b, [k, n])).unwrap();
             let (a, b) = (order_a.view(a_memory.slice(..), [m, k]), order_b.view(b_memory.slice(..), [k, n]));
-            let matmul = Matmul::<bf16, IDENTITY>::new(a.unwrap(), b.unwrap());
+            let matmul = Matmul::new(a.unwrap(), b.unwrap());
             for block in [block(128, 256, 64), block(128, 128, 64), block(64, 64, 64)] {
                 let mut out = device.upload(&vec![bf16::NAN; m * n]).unwrap();
                 let config = Config { block, split_k: 1, copies: [false; 2] };
@@ -422,8 +435,8 @@ fn unaligned_operands_are_copied() {
     let orders = [[Rows, Rows], [Columns, Rows], [Rows, Columns], [ColumnsPadded(2), RowsPadded(3)]];
     for (orders, copies) in orders.into_iter().flat_map(|of| [(of, [true; 2]), (of, [true, false])]) {
         let config = |split_k| Some(Config { block: block(64, 64, 128), split_k, copies });
-        check_config::<bf16, SILU>(Extents { m: 67, k: 259, n: 71 }, orders, config(1));
-        check_config::<f16, IDENTITY>(Extents { m: 9, k: 517, n: 35 }, orders, config(2));
+        check_config::<bf16>(Extents { m: 67, k: 259, n: 71 }, orders, config(1), Activation::Silu);
+        check_config::<f16>(Extents { m: 9, k: 517, n: 35 }, orders, config(2), Activation::Identity);
     }
 }
 
@@ -433,17 +446,17 @@ fn programs_split_k() {
     let orders = [Order::Rows, Order::Columns];
     // Of 8200 terms the last of 32 splits have none.
     for (k, split_k) in [(512, 2), (513, 2), (1000, 3), (8192, 32), (8200, 32)] {
-        check_config::<bf16, GELU>(Extents { m: 3, k, n: 72 }, orders, by(split_k));
+        check_config::<bf16>(Extents { m: 3, k, n: 72 }, orders, by(split_k), Activation::Gelu);
     }
     for extents in [Extents { m: 3, k: 300, n: 72 }, Extents { m: 64, k: 2048, n: 128 }] {
-        check_config::<f16, IDENTITY>(extents, [Order::Rows; 2], None);
-        check_config::<f32, IDENTITY>(extents, [Order::Rows; 2], None);
+        check_config::<f16>(extents, [Order::Rows; 2], None, Activation::Identity);
+        check_config::<f32>(extents, [Order::Rows; 2], None, Activation::Identity);
     }
     let of_f32 = |split_k: usize| Some(Config { block: block(64, 64, 16), split_k, copies: [false; 2] });
-    check_config::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, [Order::Rows; 2], of_f32(4));
-    check_config::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, orders, of_f32(3));
+    check_config::<f32>(Extents { m: 1, k: 1025, n: 7 }, [Order::Rows; 2], of_f32(4), Activation::Silu);
+    check_config::<f32>(Extents { m: 5, k: 768, n: 16 }, orders, of_f32(3), Activation::Relu);
     // More rows than one wave of the reduction has.
-    check_config::<bf16, IDENTITY>(Extents { m: 200, k: 264, n: 1300 }, orders, by(2));
+    check_config::<bf16>(Extents { m: 200, k: 264, n: 1300 }, orders, by(2), Activation::Identity);
 }
 
 #[test]
@@ -451,8 +464,8 @@ fn an_unknown_block_is_an_error() {
     let device = Device::cpu();
     let (a, b) = (device.zeros::<bf16>(6).unwrap(), device.zeros::<bf16>(8).unwrap());
     let mut out = device.zeros::<bf16>(12).unwrap();
-    let matmul = Matmul::<bf16, RELU>::new(a.view([3, 2]).unwrap(), b.view([2, 4]).unwrap());
-    let mut message = |matmul: Matmul<bf16, RELU>, block: Block, split_k: usize| {
+    let matmul = Matmul::new(a.view([3, 2]).unwrap(), b.view([2, 4]).unwrap()).activation(Activation::Relu);
+    let mut message = |matmul: Matmul<bf16>, block: Block, split_k: usize| {
         let config = Config { block, split_k, copies: [false; 2] };
         matmul.launch_with(&device, out.view_mut([3, 4]).unwrap(), config).unwrap_err().to_string()
     };
@@ -460,6 +473,10 @@ fn an_unknown_block_is_an_error() {
     assert_eq!(message(matmul, block(32, 32, 32), 1), of("32 x 32 x 32"));
     assert_eq!(message(matmul, block(128, 256, 64), 2), of("128 x 256 x 64"));
     assert_eq!(message(matmul, block(64, 128, 64), 33), "matmul: a split of K in 33, the most is 32");
+    assert_eq!(
+        message(matmul.activation(Activation::GeluTanh), block(64, 128, 64), 1),
+        "matmul: there is no kernel with the activation GELU-tanh, expected one of identity, ReLU, GELU, SiLU"
+    );
     let added = device.zeros::<bf16>(12).unwrap();
     let matmul = matmul.residual(added.view([3, 4]).unwrap());
     assert_eq!(message(matmul, block(128, 256, 64), 1), of("128 x 256 x 64"));
@@ -562,9 +579,9 @@ fn wrong_shapes_are_errors() {
     let (a, b) = (device.zeros::<f32>(6).unwrap(), device.zeros::<f32>(8).unwrap());
     let mut out = device.zeros::<f32>(12).unwrap();
     let matmul = |order_a: [usize; 2], order_b: [usize; 2]| {
-        Matmul::<f32, IDENTITY>::new(a.view(order_a).unwrap(), b.view(order_b).unwrap())
+        Matmul::new(a.view(order_a).unwrap(), b.view(order_b).unwrap())
     };
-    let mut message = |matmul: Matmul<f32, IDENTITY>, shape: [usize; 2]| {
+    let mut message = |matmul: Matmul<f32>, shape: [usize; 2]| {
         matmul.launch(&device, out.view_mut(shape).unwrap()).unwrap_err().to_string()
     };
     let found = message(matmul([2, 3], [2, 4]), [2, 4]);
@@ -576,17 +593,17 @@ fn wrong_shapes_are_errors() {
     let found = message(matmul([3, 2], [2, 4]).residual(b.view([4, 2]).unwrap()), [3, 4]);
     assert_eq!(found, "matmul: residual has the shape [4, 2], expected [3, 4]");
     matmul([3, 2], [2, 4]).launch(&device, out.view_mut([3, 4]).unwrap()).unwrap();
-    let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), b.view([2, 2, 2]).unwrap());
+    let batch = Matmul::new(a.view([3, 1, 2]).unwrap(), b.view([2, 2, 2]).unwrap());
     let found = batch.launch(&device, out.view_mut([3, 1, 2]).unwrap()).unwrap_err().to_string();
     assert_eq!(found, "matmul: b has 2 matrices and a has 3");
-    let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), b.view([2, 4]).unwrap());
+    let batch = Matmul::new(a.view([3, 1, 2]).unwrap(), b.view([2, 4]).unwrap());
     let found = batch.launch(&device, out.view_mut([2, 1, 4]).unwrap()).unwrap_err().to_string();
     assert_eq!(found, "matmul: out has 2 matrices and a has 3");
     // A broadcast matrix counts as often as it is repeated.
     let matrix = b.view([1, 2, 4]).unwrap();
     for (times, error) in [(1, None), (2, Some("matmul: b has 2 matrices and a has 3")), (3, None)] {
         let repeated = matrix.broadcast([times, 2, 4]).unwrap();
-        let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), repeated);
+        let batch = Matmul::new(a.view([3, 1, 2]).unwrap(), repeated);
         let found = batch.launch(&device, out.view_mut([3, 1, 4]).unwrap());
         assert_eq!(found.err().map(|error| error.to_string()).as_deref(), error, "{times} times");
     }

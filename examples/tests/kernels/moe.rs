@@ -1,8 +1,9 @@
 //! `moe`.
 
 use dsl_runtime::prelude::*;
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::form::Cost;
-use fused_kernels::moe::{Experts, Moe, QuantizedRows, Routing, Rows};
+use fused_kernels::moe::{Experts, Moe, QuantizedRows, Routing, quantize_rows};
 use fused_kernels::moe_kernels::combine_choices;
 use fused_kernels::moe_reference::{HostExperts, reference};
 use fused_kernels::quantize;
@@ -151,7 +152,7 @@ fn dequantized(rows: &[i8], scales: &[f32], k: usize) -> Vec<Expected> {
 /// Rows of floats, of which every fifth is zero; twice, with the same bits. Their quantization has its own bound, and the rest is
 /// compared from there: half a step in each element of `x` would leave little to find.
 #[track_caller]
-fn check_floats<T: Rows>() {
+fn check_floats<T: LibraryFloat>() {
     for (case, what) in cases() {
         let Extents { tokens, k, .. } = case.extents;
         let mut x = normal::<T>(tokens * k, 7);
@@ -191,10 +192,10 @@ fn check_floats<T: Rows>() {
 }
 
 /// Rows in `i8`, and their scales, as the operation makes them.
-fn quantized<T: Rows>(device: Device, x: Slice<T>, k: usize) -> (Vec<i8>, Vec<f32>) {
+fn quantized<T: LibraryFloat>(device: Device, x: Slice<T>, k: usize) -> (Vec<i8>, Vec<f32>) {
     let mut rows = device.zeros::<i8>(x.len()).unwrap();
     let mut scales = device.zeros::<f32>(x.len() / k).unwrap();
-    T::quantize(&device, (x, k), rows.slice_mut(..), scales.slice_mut(..)).unwrap();
+    quantize_rows(&device, (x, k), rows.slice_mut(..), scales.slice_mut(..)).unwrap();
     (rows.download().unwrap(), scales.download().unwrap())
 }
 

@@ -1,21 +1,16 @@
 //! `fused_kernels::norm_activation`.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{GELU, GELU_TANH, IDENTITY, RELU, SILU};
-use fused_kernels::norm_activation::{
-    MAX_TILE, NormActivation, PIECE, norm_activation, norm_activation_long, reference,
-};
+use fused_kernels::activation::Activation;
+use fused_kernels::float::LibraryFloat;
+use fused_kernels::norm_activation::{HostNorm, MAX_TILE, NormActivation, reference};
 
 use crate::data::{check, check_on, devices, normal};
 
 const WIDTHS: [usize; 11] = [1, 7, 256, 257, 1000, 2048, 4097, 8191, 16_384, MAX_TILE, MAX_TILE + 1001];
 
 /// Both norms, with and without a residual.
-fn check_rows<T: Float, const ACT: usize>(widths: &[usize])
-where
-    norm_activation::Choice<T>: norm_activation::Declared,
-    norm_activation_long::Choice<T, PIECE>: norm_activation_long::Declared,
-{
+fn check_rows<T: LibraryFloat>(widths: &[usize], activation: Activation) {
     for &cols in widths {
         for rows in [0, 1, 3] {
             let [x, residual] = [1, 2].map(|seed| normal::<T>(rows * cols, seed));
@@ -23,17 +18,17 @@ where
             let inputs = [&x[..], &gamma[..], &beta[..], &residual[..]];
             for (is_layer_norm, has_residual) in [(true, false), (false, true), (false, false), (true, true)]
             {
-                let parameters = (&gamma[..], is_layer_norm.then_some(&beta[..]));
-                let expected =
-                    [reference::<T, ACT>(&x, parameters, has_residual.then_some(&residual[..]), 1e-5)];
+                let norm = HostNorm { gamma: &gamma, beta: is_layer_norm.then_some(&beta[..]), eps: 1e-5 };
+                let added = has_residual.then_some(&residual[..]);
+                let expected = [reference::<T>(&x, norm, activation, added)];
                 let what = format!(
-                    "activation {ACT} of {rows} x {cols}, centered {is_layer_norm}, added {has_residual}"
+                    "{activation} of {rows} x {cols}, centered {is_layer_norm}, added {has_residual}"
                 );
                 check(&what, &inputs, &expected, |on, inputs, outs| {
                     let op = if is_layer_norm {
-                        NormActivation::<T, ACT>::layer_norm(inputs[0], inputs[1], inputs[2])
+                        NormActivation::layer_norm(inputs[0], inputs[1], inputs[2], activation)
                     } else {
-                        NormActivation::<T, ACT>::rms_norm(inputs[0], inputs[1])
+                        NormActivation::rms_norm(inputs[0], inputs[1], activation)
                     };
                     let op = if has_residual { op.residual(inputs[3]) } else { op };
                     op.eps(1e-5).launch(on, &mut outs[0])
@@ -45,23 +40,23 @@ where
 
 #[test]
 fn f32_is_as_exact_as_stated() {
-    check_rows::<f32, SILU>(&WIDTHS);
-    check_rows::<f32, GELU>(&[1000]);
-    check_rows::<f32, GELU_TANH>(&[1000, MAX_TILE + 1]);
+    check_rows::<f32>(&WIDTHS, Activation::Silu);
+    check_rows::<f32>(&[1000], Activation::Gelu);
+    check_rows::<f32>(&[1000, MAX_TILE + 1], Activation::GeluTanh);
 }
 
 #[test]
 fn f16_is_as_exact_as_stated() {
-    check_rows::<f16, GELU>(&WIDTHS);
-    check_rows::<f16, RELU>(&[1000]);
+    check_rows::<f16>(&WIDTHS, Activation::Gelu);
+    check_rows::<f16>(&[1000], Activation::Relu);
 }
 
 #[test]
 fn bf16_is_as_exact_as_stated() {
-    check_rows::<bf16, RELU>(&WIDTHS);
-    check_rows::<bf16, IDENTITY>(&[1000]);
-    check_rows::<bf16, SILU>(&[1000]);
-    check_rows::<bf16, GELU_TANH>(&[1000, MAX_TILE + 1]);
+    check_rows::<bf16>(&WIDTHS, Activation::Relu);
+    check_rows::<bf16>(&[1000], Activation::Identity);
+    check_rows::<bf16>(&[1000], Activation::Silu);
+    check_rows::<bf16>(&[1000, MAX_TILE + 1], Activation::GeluTanh);
 }
 
 #[test]
@@ -75,17 +70,19 @@ fn extremes_stay_in_their_row() {
         let (gamma, beta) = (vec![f16::ONE; cols], vec![f16::ZERO; cols]);
         for device in devices() {
             let inputs = [&x[..], &gamma[..], &beta[..]];
-            let expected = [reference::<f16, SILU>(&x, (&gamma, Some(&beta)), None, 1e-5)];
+            let norm = HostNorm { gamma: &gamma[..], beta: Some(&beta[..]), eps: 1e-5 };
+            let expected = [reference::<f16>(&x, norm, Activation::Silu, None)];
             let out = check_on(device, 0, "LayerNorm", &inputs, &expected, &|on, inputs, outs| {
-                let op = NormActivation::<f16, SILU>::layer_norm(inputs[0], inputs[1], inputs[2]);
+                let op = NormActivation::layer_norm(inputs[0], inputs[1], inputs[2], Activation::Silu);
                 op.eps(1e-5).launch(on, &mut outs[0])
             });
             let rows: Vec<&[f16]> = out[0].chunks(cols).collect();
             assert!(rows[1..3].iter().all(|row| row.iter().all(|y| y.is_nan())), "{device}");
             assert!(rows[3].iter().all(|y| *y == f16::ZERO), "{device}");
-            let expected = [reference::<f16, RELU>(&x, (&gamma, None), None, 1e-6)];
+            let norm = HostNorm { beta: None, eps: 1e-6, ..norm };
+            let expected = [reference::<f16>(&x, norm, Activation::Relu, None)];
             let out = check_on(device, 0, "RMSNorm", &inputs, &expected, &|on, inputs, outs| {
-                NormActivation::<f16, RELU>::rms_norm(inputs[0], inputs[1]).launch(on, &mut outs[0])
+                NormActivation::rms_norm(inputs[0], inputs[1], Activation::Relu).launch(on, &mut outs[0])
             });
             let rows: Vec<&[f16]> = out[0].chunks(cols).collect();
             assert!(rows[0].iter().all(|y| *y == f16::ONE), "{device}");
@@ -100,22 +97,21 @@ fn extremes_stay_in_their_row() {
 fn lengths_that_do_not_fit_are_an_error_in_words() {
     let device = Device::cpu();
     let (x, long, short, mut out) = ([1.0f32; 8], [1.0f32; 4], [1.0f32; 3], [0.0f32; 8]);
-    let mut say =
-        |op: NormActivation<f32, RELU>| op.launch(&device, &mut out).map_err(|error| error.to_string());
+    let mut say = |op: NormActivation<f32>| op.launch(&device, &mut out).map_err(|error| error.to_string());
     let error = |reason: &str| Err(format!("norm_activation: {reason}"));
-    let op = NormActivation::<f32, RELU>::rms_norm(&x, &long);
+    let op = NormActivation::rms_norm(&x, &long, Activation::Relu);
     assert_eq!(say(op), Ok(()));
     assert_eq!(say(op.residual(&long)), error("x has 8 elements and residual has 4"));
     assert_eq!(
-        say(NormActivation::<f32, RELU>::layer_norm(&x, &long, &short)),
+        say(NormActivation::layer_norm(&x, &long, &short, Activation::Relu)),
         error("gamma has 4 elements and beta has 3")
     );
     assert_eq!(
-        say(NormActivation::<f32, RELU>::rms_norm(&x, &short)),
+        say(NormActivation::rms_norm(&x, &short, Activation::Relu)),
         error("x has 8 elements, which are no whole rows of 3")
     );
     assert_eq!(
-        say(NormActivation::<f32, RELU>::rms_norm(&long, &long)),
+        say(NormActivation::rms_norm(&long, &long, Activation::Relu)),
         error("x has 4 elements and out has 8")
     );
 }

@@ -1,10 +1,10 @@
 //! `norm_linear`: both forms, on the CPU and the GPU there is.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
+use fused_kernels::activation::Activation;
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::form::Form;
-use fused_kernels::matmul::Multiply;
-use fused_kernels::norm_linear::{FoldedLinear, HostLayer, Norm, NormLinear, Normalize, reference};
+use fused_kernels::norm_linear::{FoldedLinear, HostLayer, Norm, NormLinear, reference};
 use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
@@ -44,15 +44,11 @@ impl<T: Float> Data<T> {
 }
 
 #[track_caller]
-fn check<T: Normalize + Multiply<ACT>, const ACT: usize>(
-    data: &Data<T>,
-    [rows, k, n]: [usize; 3],
-    forms: &[Form],
-) {
+fn check<T: LibraryFloat>(data: &Data<T>, [rows, k, n]: [usize; 3], forms: &[Form], activation: Activation) {
     let Data { x, gamma, beta, weight, bias } = data;
     let eps = 1e-5;
     let layer = HostLayer { gamma, beta: beta.as_deref(), weight, bias, eps };
-    let expected = reference::<T, ACT>(x, layer);
+    let expected = reference::<T>(x, layer, activation);
     for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
         let [gamma, weight, bias, x] = [gamma, weight, bias, x].map(|of| shifted(device, of, shift));
         let beta = beta.as_ref().map(|beta| shifted(device, beta, shift));
@@ -64,7 +60,7 @@ fn check<T: Normalize + Multiply<ACT>, const ACT: usize>(
         let folded = FoldedLinear::new(&device, norm, weight, Some(bias.slice(shift..))).unwrap();
         for &form in forms {
             let mut out = Guarded::<T>::new(device, rows * n, shift);
-            let layer = NormLinear::<T, ACT>::new(x.slice(shift..), &folded).eps(eps);
+            let layer = NormLinear::new(x.slice(shift..), &folded).activation(activation).eps(eps);
             layer.launch_as(&device, out.output().view_mut([rows, n]).unwrap(), form).unwrap();
             let found = compare(&out.content(), &expected);
             let what =
@@ -74,18 +70,16 @@ fn check<T: Normalize + Multiply<ACT>, const ACT: usize>(
     }
 }
 
-fn check_all<T: Normalize + Multiply<IDENTITY> + Multiply<RELU> + Multiply<GELU> + Multiply<SILU>>(
-    forms: &[Form],
-) {
+fn check_all<T: LibraryFloat>(forms: &[Form]) {
     for shape in SHAPES {
         for is_layer_norm in [false, true] {
-            check::<T, IDENTITY>(&Data::new(shape, is_layer_norm), shape, forms);
+            check::<T>(&Data::new(shape, is_layer_norm), shape, forms, Activation::Identity);
         }
     }
     let shape = [6, 136, 40];
-    check::<T, RELU>(&Data::new(shape, true), shape, forms);
-    check::<T, GELU>(&Data::new(shape, false), shape, forms);
-    check::<T, SILU>(&Data::new(shape, false), shape, forms);
+    check::<T>(&Data::new(shape, true), shape, forms, Activation::Relu);
+    check::<T>(&Data::new(shape, false), shape, forms, Activation::Gelu);
+    check::<T>(&Data::new(shape, false), shape, forms, Activation::Silu);
 }
 
 #[test]
@@ -107,7 +101,7 @@ fn norms_of_bf16_before_linear_layers_are_as_exact_as_stated() {
 #[test]
 fn wide_layers_are_as_exact_as_stated() {
     let shape = [2, 64, 32 * 700];
-    check::<bf16, IDENTITY>(&Data::new(shape, false), shape, &[Form::Fused]);
+    check::<bf16>(&Data::new(shape, false), shape, &[Form::Fused], Activation::Identity);
 }
 
 #[test]
@@ -117,7 +111,7 @@ fn rows_of_one_number_and_far_from_zero_are_as_exact_as_stated() {
     data.x[..512].fill(f16::ZERO);
     data.x[512..1024].fill(f16::from_f32(3.5));
     data.x[1024..].iter_mut().for_each(|x| *x += f16::from_f32(100.0));
-    check::<f16, IDENTITY>(&data, shape, &[Form::Fused, Form::Separate]);
+    check::<f16>(&data, shape, &[Form::Fused, Form::Separate], Activation::Identity);
 }
 
 #[test]
@@ -131,7 +125,7 @@ fn a_row_with_nan_leaves_others_alone() {
     let folded = FoldedLinear::new(&device, norm, weight.view([k, n]).unwrap(), None).unwrap();
     for form in [Form::Fused, Form::Separate] {
         let mut out = device.zeros::<bf16>(rows * n).unwrap();
-        let layer = NormLinear::<bf16, IDENTITY>::new(&x, &folded);
+        let layer = NormLinear::new(&x, &folded);
         layer.launch_as(&device, out.view_mut([rows, n]).unwrap(), form).unwrap();
         let out = out.download().unwrap();
         let is_nan: Vec<bool> = out.chunks(n).map(|row| row.iter().all(|y| y.is_nan())).collect();
@@ -162,7 +156,7 @@ fn what_does_not_fit_is_named() {
     let mut launch = |form: Form, shape: [usize; 2]| {
         let mut out = out.slice_mut(..shape[0] * shape[1]);
         let out = out.view_mut(shape).unwrap();
-        said(NormLinear::<f32, IDENTITY>::new(&x, &folded).launch_as(&device, out, form).unwrap_err())
+        said(NormLinear::new(&x, &folded).launch_as(&device, out, form).unwrap_err())
     };
     assert_eq!(launch(Form::Separate, [2, 4]), "norm_linear: out has the shape [2, 4], expected [2, 3]");
     assert_eq!(launch(Form::Separate, [3, 3]), "norm_linear: x has the shape [16], expected [24]");

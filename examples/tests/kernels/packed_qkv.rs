@@ -2,9 +2,8 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::attention::Attention;
-use fused_kernels::packed_qkv::{
-    CacheLayout, HostQkv, KvCache, PackedQkv, RotaryTable, packed_qkv, reference,
-};
+use fused_kernels::float::LibraryFloat;
+use fused_kernels::packed_qkv::{CacheLayout, HostQkv, KvCache, PackedQkv, RotaryTable, reference};
 use fused_kernels::reference::{Expected, compare};
 use fused_kernels::rope::Heads;
 
@@ -104,10 +103,7 @@ fn gammas<T: Float>(dim: usize) -> [Vec<T>; 2] {
 }
 
 #[track_caller]
-fn check<T: Float>(interleaved: bool)
-where
-    packed_qkv::Choice<T>: packed_qkv::Declared,
-{
+fn check<T: LibraryFloat>(interleaved: bool) {
     for (case, is_normed) in CASES.into_iter().flat_map(|case| [(case, false), (case, true)]) {
         let (matrix, table, positions) = (case.matrix::<T>(), case.table::<T>(), case.positions());
         let [query, key] = gammas::<T>(case.dim);
@@ -166,10 +162,7 @@ fn cache_offset(case: Case, by_heads: bool, page: usize, slot: usize, head: usiz
 }
 
 #[track_caller]
-fn check_cached<T: Float>(interleaved: bool)
-where
-    packed_qkv::Choice<T>: packed_qkv::Declared,
-{
+fn check_cached<T: LibraryFloat>(interleaved: bool) {
     let (pages, page) = (3, 5);
     for (case, by_heads) in CASES.into_iter().flat_map(|case| [(case, false), (case, true)]) {
         let (matrix, table, positions) = (case.matrix::<T>(), case.table::<T>(), case.positions());

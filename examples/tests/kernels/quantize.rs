@@ -2,10 +2,8 @@
 
 use dsl_runtime::DType;
 use dsl_runtime::prelude::*;
-use fused_kernels::quantize::{
-    DequantizeAdd, LAYER, MAX_COLS, PLAIN, Quantize, RMS, dequantize_add, dequantized, quantize,
-    quantize_short, quantize_wide, reference,
-};
+use fused_kernels::float::HalfFloat;
+use fused_kernels::quantize::{DequantizeAdd, MAX_COLS, Quantize, dequantized, reference};
 use fused_kernels::reference::{Expected, compare};
 use fused_kernels::{layer_norm, rms_norm};
 
@@ -18,14 +16,22 @@ fn exactly<T: Float>(x: &[T]) -> Vec<Expected> {
     x.iter().map(|x| Expected { value: x.to_f64(), within: 0.0 }).collect()
 }
 
+/// What is quantized.
+#[derive(Clone, Copy, Debug)]
+enum Norm {
+    Plain,
+    Rms,
+    Layer,
+}
+
 /// What a norm gives, and its error before a rounding to `T`: the reference of `f64` inputs has no other.
-fn normed<T: Float>(x: &[T], gamma: &[T], beta: &[T], norm: usize) -> Vec<Expected> {
+fn normed<T: Float>(x: &[T], gamma: &[T], beta: &[T], norm: Norm) -> Vec<Expected> {
     let wide = |values: &[T]| values.iter().map(|value| value.to_f64()).collect::<Vec<f64>>();
     let (x64, gamma64, beta64) = (wide(x), wide(gamma), wide(beta));
     match norm {
-        RMS => rms_norm::reference(&x64, &gamma64, 1e-6),
-        LAYER => layer_norm::reference(&x64, &gamma64, &beta64, 1e-5),
-        _ => exactly(x),
+        Norm::Rms => rms_norm::reference(&x64, &gamma64, 1e-6),
+        Norm::Layer => layer_norm::reference(&x64, &gamma64, &beta64, 1e-5),
+        Norm::Plain => exactly(x),
     }
 }
 
@@ -41,27 +47,7 @@ fn check_rows(what: &str, (cols, integers): (usize, bool), normed: &[Expected], 
     }
 }
 
-fn check_norms<T: Float>()
-where
-    quantize::Choice<T, i8, true, PLAIN>: quantize::Declared,
-    quantize_short::Choice<T, i8, true, PLAIN>: quantize_short::Declared,
-    quantize::Choice<T, i8, true, RMS>: quantize::Declared,
-    quantize_short::Choice<T, i8, true, RMS>: quantize_short::Declared,
-    quantize::Choice<T, i8, true, LAYER>: quantize::Declared,
-    quantize_short::Choice<T, i8, true, LAYER>: quantize_short::Declared,
-    quantize::Choice<T, f8e4m3, false, PLAIN>: quantize::Declared,
-    quantize_short::Choice<T, f8e4m3, false, PLAIN>: quantize_short::Declared,
-    quantize::Choice<T, f8e4m3, false, RMS>: quantize::Declared,
-    quantize_short::Choice<T, f8e4m3, false, RMS>: quantize_short::Declared,
-    quantize::Choice<T, f8e4m3, false, LAYER>: quantize::Declared,
-    quantize_short::Choice<T, f8e4m3, false, LAYER>: quantize_short::Declared,
-    quantize_wide::Choice<T, i8, true, PLAIN, MAX_COLS>: quantize_wide::Declared,
-    quantize_wide::Choice<T, i8, true, RMS, MAX_COLS>: quantize_wide::Declared,
-    quantize_wide::Choice<T, i8, true, LAYER, MAX_COLS>: quantize_wide::Declared,
-    quantize_wide::Choice<T, f8e4m3, false, PLAIN, MAX_COLS>: quantize_wide::Declared,
-    quantize_wide::Choice<T, f8e4m3, false, RMS, MAX_COLS>: quantize_wide::Declared,
-    quantize_wide::Choice<T, f8e4m3, false, LAYER, MAX_COLS>: quantize_wide::Declared,
-{
+fn check_norms<T: HalfFloat>() {
     for (device, cols) in devices().into_iter().flat_map(|device| WIDTHS.map(|cols| (device, cols))) {
         for shift in [0, 1] {
             // Several programs of several short rows, and the last one not as many.
@@ -69,33 +55,30 @@ where
             let (x, gamma, beta) = (normal::<T>(rows * cols, 1), normal::<T>(cols, 2), normal::<T>(cols, 3));
             let [bx, bg, bb] = [&x, &gamma, &beta].map(|values| shifted(device, values, shift));
             let (sx, sg, sb) = (bx.slice(shift..), bg.slice(shift..), bb.slice(shift..));
-            let run = |norm: usize, integers: bool| {
+            let run = |norm: Norm, integers: bool| {
                 let mut scales = Guarded::<f32>::new(device, rows, shift);
+                let op = match norm {
+                    Norm::Plain => Quantize::new(sx, cols),
+                    Norm::Rms => Quantize::rms_norm(sx, sg),
+                    Norm::Layer => Quantize::layer_norm(sx, sg, sb),
+                };
                 let elements: Vec<f64> = if integers {
                     let mut out = device.zeros::<i8>(rows * cols).unwrap();
-                    match norm {
-                        RMS => Quantize::rms_norm(sx, sg).to_i8(&device, &mut out, scales.output()),
-                        LAYER => Quantize::layer_norm(sx, sg, sb).to_i8(&device, &mut out, scales.output()),
-                        _ => Quantize::new(sx, cols).to_i8(&device, &mut out, scales.output()),
-                    }
-                    .unwrap();
+                    op.to_i8(&device, &mut out, scales.output()).unwrap();
                     out.download().unwrap().into_iter().map(f64::from).collect()
                 } else {
                     let mut out = device.zeros::<f8e4m3>(rows * cols).unwrap();
-                    match norm {
-                        RMS => Quantize::rms_norm(sx, sg).to_f8(&device, &mut out, scales.output()),
-                        LAYER => Quantize::layer_norm(sx, sg, sb).to_f8(&device, &mut out, scales.output()),
-                        _ => Quantize::new(sx, cols).to_f8(&device, &mut out, scales.output()),
-                    }
-                    .unwrap();
+                    op.to_f8(&device, &mut out, scales.output()).unwrap();
                     out.download().unwrap().into_iter().map(|q| f64::from(q.to_f32())).collect()
                 };
-                let what =
-                    format!("norm {norm} of {cols} columns of {} on {device}, integers {integers}", T::DTYPE);
+                let what = format!(
+                    "norm {norm:?} of {cols} columns of {} on {device}, integers {integers}",
+                    T::DTYPE
+                );
                 let normed = normed(&x, &gamma, &beta, norm);
                 check_rows(&what, (cols, integers), &normed, (&elements, &scales.content()));
             };
-            for norm in [PLAIN, RMS, LAYER] {
+            for norm in [Norm::Plain, Norm::Rms, Norm::Layer] {
                 run(norm, true);
                 run(norm, false);
             }
@@ -161,15 +144,7 @@ fn rows_of_halves<T: Float>(cols: usize) -> (usize, Vec<T>) {
 }
 
 /// Compares rows, of any size, with quotients that are rounded once, halves to even.
-fn check_quotients<T: Float>()
-where
-    quantize::Choice<T, i8, true, PLAIN>: quantize::Declared,
-    quantize_short::Choice<T, i8, true, PLAIN>: quantize_short::Declared,
-    quantize_wide::Choice<T, i8, true, PLAIN, MAX_COLS>: quantize_wide::Declared,
-    quantize::Choice<T, f8e4m3, false, PLAIN>: quantize::Declared,
-    quantize_short::Choice<T, f8e4m3, false, PLAIN>: quantize_short::Declared,
-    quantize_wide::Choice<T, f8e4m3, false, PLAIN, MAX_COLS>: quantize_wide::Declared,
-{
+fn check_quotients<T: HalfFloat>() {
     for (device, cols) in
         devices().into_iter().flat_map(|device| [256, 2048, 16_385].map(|cols| (device, cols)))
     {
@@ -236,13 +211,7 @@ fn tiny_rows_keep_their_steps() {
     }
 }
 
-fn check_dequantize<T: Float>()
-where
-    dequantize_add::Choice<T, i8, false, 4096>: dequantize_add::Declared,
-    dequantize_add::Choice<T, i8, true, 4096>: dequantize_add::Declared,
-    dequantize_add::Choice<T, f8e4m3, false, 4096>: dequantize_add::Declared,
-    dequantize_add::Choice<T, f8e4m3, true, 4096>: dequantize_add::Declared,
-{
+fn check_dequantize<T: HalfFloat>() {
     for (rows, cols) in [(0, 1), (1, 1), (3, 7), (2, 4096), (3, 5001)] {
         let residual = normal::<T>(rows * cols, 1);
         let scales: Vec<f32> = normal::<f32>(rows, 2);

@@ -1,12 +1,11 @@
 //! `quantized_matmul`.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
+use fused_kernels::activation::Activation;
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::matmul::{Extents, Tile};
 use fused_kernels::matmul_heuristic::{Block, Config};
-use fused_kernels::quantized_matmul::{
-    Quantized, QuantizedElement, QuantizedMatmul, QuantizedMultiply, reference, requantized,
-};
+use fused_kernels::quantized_matmul::{Quantized, QuantizedMatmul, QuantizedOperand, reference, requantized};
 use fused_kernels::quantized_tiles::{quantized_matmul, quantized_skinny, quantized_warp_split_k};
 use fused_kernels::reference::Expected;
 
@@ -25,16 +24,16 @@ const EXTENTS: [Extents; 9] = [
     Extents { m: 9 * 128, k: 16, n: 136 },
 ];
 
-/// Where there are clusters, also a row of tiles that is one wave on an H200 if they are wide, and few rows with more
+/// Where there is warpgroup mma, also a row of tiles that is one wave on an H200 if they are wide, and few rows with more
 /// tiles of 32 columns than it has SMs.
 fn extents() -> Vec<Extents> {
     let many = [Extents { m: 128, k: 16, n: 132 * 192 }, Extents { m: 5, k: 272, n: 133 * 32 - 8 }];
-    let taken = many.into_iter().filter(|_| devices().iter().any(|device| device.has_clusters()));
+    let taken = many.into_iter().filter(|_| devices().iter().any(|device| device.has_wgmma()));
     EXTENTS.into_iter().chain(taken).collect()
 }
 
 /// An element type with random elements and what they are.
-trait Random: QuantizedElement {
+trait Random: QuantizedOperand {
     fn random(len: usize, seed: u64) -> (Vec<Self>, Vec<f64>);
 }
 
@@ -93,20 +92,20 @@ impl<A: Random> Case<A> {
         Case { extents, variant, a, b, row_scales, col_scales, bias: normal(n, 5) }
     }
 
-    fn expected<const ACT: usize>(&self) -> Vec<Expected> {
+    fn expected(&self, activation: Activation) -> Vec<Expected> {
         let bias = self.variant.bias.then_some(&self.bias[..]);
         let (row_scales, col_scales) = (&self.row_scales[..], &self.col_scales[..]);
         let integers = A::DTYPE == DType::I8;
         let of = Quantized { a: &self.a.1, b: &self.b.1, row_scales, col_scales, bias, integers };
-        reference::<ACT>(of, self.extents)
+        reference(of, self.extents, activation)
     }
 
     /// Passes the matmul to `launch` on a device, with everything on a boundary or off it.
-    fn run<const ACT: usize>(
+    fn run(
         &self,
         device: Device,
         shift: usize,
-        launch: impl FnOnce(QuantizedMatmul<A, ACT>) -> dsl_runtime::Result<()>,
+        launch: impl FnOnce(QuantizedMatmul<A>) -> dsl_runtime::Result<()>,
     ) {
         let (Extents { m, k, n }, Variant { is_k_major, bias, .. }) = (self.extents, self.variant);
         let strides = if is_k_major { [1, k] } else { [n, 1] };
@@ -147,24 +146,28 @@ const fn block(rows: usize, cols: usize, k: usize) -> Block {
     Block { tile: Tile { rows, cols }, k }
 }
 
-fn check_floats<A: Random + QuantizedMultiply<O, ACT>, O: Float, const ACT: usize>() {
+fn check_floats<A: Random, O: LibraryFloat>(activation: Activation) {
     let all = extents().into_iter().chain(SPLIT);
     for (extents, variant) in all.flat_map(|extents| VARIANTS.map(|variant| (extents, variant))) {
         let case = Case::<A>::new(extents, variant);
         let expected: Vec<Expected> =
-            case.expected::<ACT>().into_iter().map(|expected| expected.rounded(O::DTYPE)).collect();
+            case.expected(activation).into_iter().map(|expected| expected.rounded(O::DTYPE)).collect();
         for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
             let mut out = Guarded::<O>::new(device, expected.len(), shift);
-            case.run::<ACT>(device, shift, |matmul| {
-                matmul.launch(&device, out.output().view_mut([extents.m, extents.n])?)
+            case.run(device, shift, |matmul| {
+                matmul.activation(activation).launch(&device, out.output().view_mut([extents.m, extents.n])?)
             });
             if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
                 panic!("{extents:?} {variant:?} of {} on {device}, shifted by {shift}: {found}", A::DTYPE);
             }
             for config in CONFIGS {
                 let mut out = Guarded::<O>::new(device, expected.len(), shift);
-                case.run::<ACT>(device, shift, |matmul| {
-                    matmul.launch_with(&device, out.output().view_mut([extents.m, extents.n])?, config)
+                case.run(device, shift, |matmul| {
+                    matmul.activation(activation).launch_with(
+                        &device,
+                        out.output().view_mut([extents.m, extents.n])?,
+                        config,
+                    )
                 });
                 if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
                     panic!(
@@ -177,23 +180,21 @@ fn check_floats<A: Random + QuantizedMultiply<O, ACT>, O: Float, const ACT: usiz
     }
 }
 
-fn check_integers<const ACT: usize>()
-where
-    i8: QuantizedMultiply<i8, ACT>,
-{
+fn check_integers(activation: Activation) {
     let all = extents().into_iter().chain(SPLIT);
     for (extents, variant) in all.flat_map(|extents| VARIANTS.map(|variant| (extents, variant))) {
         let (case, Extents { m, n, .. }) = (Case::<i8>::new(extents, variant), extents);
         let out_scales = scales(if variant.one_scale { 1 } else { m }, 6);
-        let expected = case.expected::<ACT>();
+        let expected = case.expected(activation);
         let runs = devices()
             .into_iter()
             .flat_map(|device| [(0, None), (1, None), (1, Some(CONFIGS[3]))].map(|run| (device, run)));
         for (device, (shift, config)) in runs {
             let mut out = device.zeros::<i8>(m * n + shift).unwrap();
             let given = shifted(device, &out_scales, shift);
-            case.run::<ACT>(device, shift, |matmul| {
+            case.run(device, shift, |matmul| {
                 let (out, given) = (ViewMut::new(out.slice_mut(shift..), [m, n])?, given.slice(shift..));
+                let matmul = matmul.activation(activation);
                 match config {
                     Some(config) => matmul.requantize_with(&device, out, given, config),
                     None => matmul.requantize(&device, out, given),
@@ -212,25 +213,25 @@ where
 
 #[test]
 fn matmuls_of_i8_are_as_exact_as_stated() {
-    check_floats::<i8, f16, IDENTITY>();
-    check_floats::<i8, bf16, GELU>();
-    check_floats::<i8, bf16, RELU>();
-    check_floats::<i8, f16, SILU>();
-    check_floats::<i8, f32, IDENTITY>();
+    check_floats::<i8, f16>(Activation::Identity);
+    check_floats::<i8, bf16>(Activation::Gelu);
+    check_floats::<i8, bf16>(Activation::Relu);
+    check_floats::<i8, f16>(Activation::Silu);
+    check_floats::<i8, f32>(Activation::Identity);
 }
 
 #[test]
 fn matmuls_of_f8_are_as_exact_as_stated() {
-    check_floats::<f8e4m3, bf16, IDENTITY>();
-    check_floats::<f8e4m3, f16, GELU>();
-    check_floats::<f8e4m3, f16, SILU>();
+    check_floats::<f8e4m3, bf16>(Activation::Identity);
+    check_floats::<f8e4m3, f16>(Activation::Gelu);
+    check_floats::<f8e4m3, f16>(Activation::Silu);
 }
 
 #[test]
 fn results_are_requantized() {
-    check_integers::<IDENTITY>();
-    check_integers::<RELU>();
-    check_integers::<GELU>();
+    check_integers(Activation::Identity);
+    check_integers(Activation::Relu);
+    check_integers(Activation::Gelu);
 }
 
 /// The result of a kernel for integers, whose sums are exact: with a scale for each row and column and a bias.
@@ -286,13 +287,13 @@ fn wide_tiles_are_exact_where_sums_are() {
     check_exact!(
         i8,
         |x| x as i8,
-        quantized_matmul::<i8, i32, bf16, IDENTITY, 128, 192, 128, false>,
+        quantized_matmul::<i8, i32, bf16, { Activation::Identity as usize }, 128, 192, 128, false>,
         [128, 192]
     );
     check_exact!(
         f8e4m3,
         f8e4m3::from_f32,
-        quantized_matmul::<f8e4m3, f32, bf16, IDENTITY, 128, 192, 128, false>,
+        quantized_matmul::<f8e4m3, f32, bf16, { Activation::Identity as usize }, 128, 192, 128, false>,
         [128, 192]
     );
 }
@@ -306,7 +307,7 @@ fn sliced<const WARPS: usize, A: Element>(rows: View<'_, A, 2>) -> View<'_, A, 3
 /// On every device, which chooses them or not.
 #[test]
 fn skinny_tiles_are_exact_where_sums_are() {
-    let none = IDENTITY as i32;
+    let none = Activation::Identity as i32;
     check_exact!(
         i8,
         |x| x as i8,
@@ -353,7 +354,7 @@ fn sums_of_i8_are_exact() {
         let one = device.upload(&[1.0f32]).unwrap();
         let mut out = device.zeros::<f32>(m * n).unwrap();
         let b = b.view([n, k]).unwrap().permute([1, 0]);
-        let matmul = QuantizedMatmul::<i8, IDENTITY>::new(a.view([m, k]).unwrap(), &one, b, &one);
+        let matmul = QuantizedMatmul::new(a.view([m, k]).unwrap(), &one, b, &one);
         matmul.launch(&device, out.view_mut([m, n]).unwrap()).unwrap();
         assert_eq!(out.download().unwrap(), [16384.0 * k as f32; 6]);
     }
@@ -367,8 +368,7 @@ fn wrong_shapes_are_errors() {
     let mut out = device.zeros::<f16>(64).unwrap();
     let mut message = |left: [usize; 2], right: [usize; 2], counts: [usize; 2], shape: [usize; 2]| {
         let [rows, cols] = counts.map(|count| scales.slice(..count));
-        let matmul =
-            QuantizedMatmul::<i8, IDENTITY>::new(a.view(left).unwrap(), rows, b.view(right).unwrap(), cols);
+        let matmul = QuantizedMatmul::new(a.view(left).unwrap(), rows, b.view(right).unwrap(), cols);
         matmul.launch(&device, out.view_mut(shape).unwrap()).unwrap_err().to_string()
     };
     let found = message([2, 3], [2, 4], [2, 4], [2, 4]);
@@ -382,7 +382,7 @@ fn wrong_shapes_are_errors() {
     let found = message([1, 1 << 17], [1 << 17, 1], [1, 1], [1, 1]);
     assert_eq!(found, "quantized_matmul: k is 131072, the most products of i8 that can be added are 131071");
     let (left, right) = (a.view([1, 8]).unwrap(), b.view([8, 1]).unwrap());
-    let matmul = QuantizedMatmul::<i8, IDENTITY>::new(left, scales.slice(..1), right, scales.slice(..1));
+    let matmul = QuantizedMatmul::new(left, scales.slice(..1), right, scales.slice(..1));
     let mut found = |config: Config| {
         let mut one = out.slice_mut(..1);
         let out = one.view_mut([1, 1]).unwrap();
@@ -394,4 +394,22 @@ fn wrong_shapes_are_errors() {
     assert_eq!(found(split_config), "quantized_matmul: there are no parts of 128 x 128 x 128");
     let split_config = Config { split_k: 33, ..none };
     assert_eq!(found(split_config), "quantized_matmul: a split of K in 33, the most is 32");
+    let mut integer = device.zeros::<i8>(1).unwrap();
+    let requantized = matmul.activation(Activation::Silu).requantize(
+        &device,
+        integer.view_mut([1, 1]).unwrap(),
+        scales.slice(..1),
+    );
+    assert_eq!(
+        requantized.unwrap_err().to_string(),
+        "quantized_matmul: there is no kernel with the activation SiLU, expected one of identity, ReLU, GELU"
+    );
+    let (of_f8, mut float) = (device.zeros::<f8e4m3>(8).unwrap(), device.zeros::<f32>(1).unwrap());
+    let (left, right) = (of_f8.view([1, 8]).unwrap(), of_f8.view([8, 1]).unwrap());
+    let matmul = QuantizedMatmul::new(left, scales.slice(..1), right, scales.slice(..1));
+    let launched = matmul.launch(&device, float.view_mut([1, 1]).unwrap());
+    assert_eq!(
+        launched.unwrap_err().to_string(),
+        "quantized_matmul: the result of f8e4m3 is f32, expected f16 or bf16"
+    );
 }

@@ -1,11 +1,9 @@
 //! `fused_kernels::rms_norm`.
 
 use dsl_runtime::prelude::*;
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::reference::compare;
-use fused_kernels::rms_norm::{
-    AddRmsNorm, BLOCK_TILE, MAX_TILE, RmsNorm, add_rms_norm, add_rms_norm_long, reference, rms_norm,
-    rms_norm_cluster, rms_norm_long, rms_norm_short, sum,
-};
+use fused_kernels::rms_norm::{AddRmsNorm, BLOCK_TILE, MAX_TILE, RmsNorm, reference, sum};
 
 use crate::data::{Guarded, check, check_on, devices, normal, shifted};
 
@@ -15,13 +13,7 @@ const WIDTHS: [usize; 13] =
 /// Rows of which a program has several, and those of the tiles that nothing else takes.
 const PLAIN: [usize; 9] = [100, 128, 129, 300, 512, 700, 768, 17_001, 40_000];
 
-fn check_plain<T: Float>()
-where
-    rms_norm::Choice<T>: rms_norm::Declared,
-    rms_norm_cluster::Choice<T, BLOCK_TILE>: rms_norm_cluster::Declared,
-    rms_norm_short::Choice<T>: rms_norm_short::Declared,
-    rms_norm_long::Choice<T, 8192>: rms_norm_long::Declared,
-{
+fn check_plain<T: LibraryFloat>() {
     for cols in WIDTHS.into_iter().chain(PLAIN) {
         // Several programs of several short rows, and the last one not as many; enough long ones for one block each.
         for rows in [0, 1, if cols < 1024 || cols == 17_001 { 21 } else { 3 }] {
@@ -41,11 +33,7 @@ fn rows_are_as_exact_as_stated() {
     check_plain::<bf16>();
 }
 
-fn check_add<T: Float>()
-where
-    add_rms_norm::Choice<T>: add_rms_norm::Declared,
-    add_rms_norm_long::Choice<T, 8192>: add_rms_norm_long::Declared,
-{
+fn check_add<T: LibraryFloat>() {
     for cols in WIDTHS {
         let rows = 3;
         let [x, residual] = [1, 3].map(|seed| normal::<T>(rows * cols, seed));

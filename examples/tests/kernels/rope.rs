@@ -1,10 +1,9 @@
 //! `rope` and `qk_norm_rope`.
 
 use dsl_runtime::prelude::*;
+use fused_kernels::float::LibraryFloat;
 use fused_kernels::reference::compare;
-use fused_kernels::rope::{
-    Angles, Heads, HostAngles, QkNormRope, Rope, packed_reference, qk_norm_rope, reference, rope,
-};
+use fused_kernels::rope::{Angles, Heads, HostAngles, QkNormRope, Rope, packed_reference, reference};
 
 use crate::data::{Guarded, check, devices, normal, shifted};
 
@@ -16,10 +15,7 @@ fn tables(half: usize, tokens: usize) -> (Vec<i32>, Vec<f32>, Vec<f32>) {
     ((0..tokens).map(|token| (token * 17 % 50) as i32).collect(), cos, sin)
 }
 
-fn check_heads<T: Float, const INTERLEAVED: bool>()
-where
-    rope::Choice<T, INTERLEAVED>: rope::Declared,
-{
+fn check_heads<T: LibraryFloat, const INTERLEAVED: bool>() {
     // Tokens, heads, elements of a head, rotated pairs: all of them, some, odd numbers.
     for [tokens, heads, dim, half] in [
         [0, 2, 64, 32],
@@ -56,10 +52,7 @@ fn heads_turn_as_exactly_as_stated() {
     check_heads::<bf16, true>();
 }
 
-fn check_packed<T: Float, const INTERLEAVED: bool>()
-where
-    qk_norm_rope::Choice<T, INTERLEAVED>: qk_norm_rope::Declared,
-{
+fn check_packed<T: LibraryFloat, const INTERLEAVED: bool>() {
     for (tokens, queries, keys, half) in
         [(0, 2, 1, 32), (1, 1, 1, 1), (5, 8, 2, 64), (7, 3, 1, 33), (3, 4, 4, 128)]
     {

@@ -1,10 +1,11 @@
 //! `rotary_attention`: both forms, on the CPU and the GPU there is.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::attention::{Attend, AttentionExtents};
+use fused_kernels::attention::AttentionExtents;
+use fused_kernels::float::HalfFloat;
 use fused_kernels::form::Form;
 use fused_kernels::reference::compare;
-use fused_kernels::rotary_attention::{RotaryAttention, Rotation, reference, rotary_attention, rotate_heads};
+use fused_kernels::rotary_attention::{RotaryAttention, Rotation, reference};
 
 use crate::attention::{Order, extents};
 use crate::data::{Guarded, devices, normal, shifted};
@@ -43,11 +44,7 @@ struct Rules {
 }
 
 #[track_caller]
-fn check<T: Attend>(extents: AttentionExtents, rules: Rules)
-where
-    rotary_attention::Choice<T>: rotary_attention::Declared,
-    rotate_heads::Choice<T, 64>: rotate_heads::Declared,
-{
+fn check<T: HalfFloat>(extents: AttentionExtents, rules: Rules) {
     let AttentionExtents { heads, key_heads, queries, keys, elements } = extents;
     let Rules { causal, interleaved, order } = rules;
     let q = normal::<T>(heads * queries * elements, 1);
@@ -80,11 +77,7 @@ where
 }
 
 #[track_caller]
-fn check_all<T: Attend>(causal: bool)
-where
-    rotary_attention::Choice<T>: rotary_attention::Declared,
-    rotate_heads::Choice<T, 64>: rotate_heads::Declared,
-{
+fn check_all<T: HalfFloat>(causal: bool) {
     let rules = Rules { causal, interleaved: false, order: Order::Heads };
     for (sequences, elements) in SEQUENCES.into_iter().flat_map(|of| [(of, 64), (of, 128)]) {
         check::<T>(extents(sequences, elements), rules);

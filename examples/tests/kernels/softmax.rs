@@ -1,11 +1,9 @@
 //! `softmax` and `masked_softmax`.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax, masked_softmax_long};
-use fused_kernels::softmax::{
-    self, BLOCK_TILE, MAX_TILE, Softmax, SoftmaxOutput, reference, softmax_cluster, softmax_long,
-    softmax_short,
-};
+use fused_kernels::float::LibraryFloat;
+use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax};
+use fused_kernels::softmax::{BLOCK_TILE, MAX_TILE, Softmax, SoftmaxOutput, reference};
 
 use crate::data::{check, check_on, devices, normal, shifted};
 
@@ -33,13 +31,7 @@ const WIDTHS: [usize; 19] = [
 /// The most elements of a matrix.
 const MOST: usize = 2 * MAX_TILE;
 
-fn check_plain<T: Float>(form: SoftmaxOutput)
-where
-    softmax::softmax::Choice<T>: softmax::softmax::Declared,
-    softmax_cluster::Choice<T, BLOCK_TILE>: softmax_cluster::Declared,
-    softmax_short::Choice<T>: softmax_short::Declared,
-    softmax_long::Choice<T, 512>: softmax_long::Declared,
-{
+fn check_plain<T: LibraryFloat>(form: SoftmaxOutput) {
     for cols in WIDTHS {
         // Several programs of which each has several short rows, and the last one not as many.
         for (rows, scale) in [(0, 1.0), (1, 1.0), (3, 3.5), (if cols < 1024 { 21 } else { 2 }, -0.7)] {
@@ -108,18 +100,12 @@ fn special_rows_are_as_documented() {
 }
 
 /// Half the scores, in the form that is asked for.
-fn in_form<T: Float>(softmax: MaskedSoftmax<T>, form: SoftmaxOutput) -> MaskedSoftmax<T> {
+fn in_form<T: LibraryFloat>(softmax: MaskedSoftmax<T>, form: SoftmaxOutput) -> MaskedSoftmax<T> {
     let softmax = softmax.scale(0.5);
     if form == SoftmaxOutput::Logarithm { softmax.log() } else { softmax }
 }
 
-fn check_masked<T: Float>()
-where
-    masked_softmax::masked_softmax::Choice<T, T, true>: masked_softmax::masked_softmax::Declared,
-    masked_softmax::masked_softmax::Choice<T, bool, false>: masked_softmax::masked_softmax::Declared,
-    masked_softmax_long::Choice<T, T, true, 4096>: masked_softmax_long::Declared,
-    masked_softmax_long::Choice<T, bool, false, 4096>: masked_softmax_long::Declared,
-{
+fn check_masked<T: LibraryFloat>() {
     for cols in [1, 7, 1000, 1025, 4097, 16384, 16385, 40_000] {
         for (rows, mask_rows, form) in [
             (4, 2, SoftmaxOutput::Probability),
