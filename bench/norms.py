@@ -37,7 +37,7 @@ class Norm(RowEntry):
             programs = short_programs(rows, cols)
             return [Launch(self.short, [NAMES[dtype]], lambda width: width >= cols, lambda width: (programs,))]
         if self.short and 6144 < cols <= 32768 and 8 * rows <= sm_count():
-            return [Launch(f"{self.kernel}_few", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
+            return [Launch(f"{self.kernel}_cluster", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         if cols > self.tile:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]

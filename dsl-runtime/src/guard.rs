@@ -280,6 +280,24 @@ mod tests {
     }
 
     #[test]
+    fn quotients() {
+        const HALF: Symbol =
+            Symbol::Div { of: Term::of(&[Symbol::Scalar(1)]), by: Term { coefficient: 2, factors: &[] } };
+        const ROWS: Polynomial = &[Term { coefficient: 300, factors: &[HALF] }];
+        let fits = Guard::AtMost { low: ROWS, high: LEN };
+        check(fits, 0, (7, 0), expect!["300 * (n / 2) <= len(x): holds"]);
+        check(
+            fits,
+            0,
+            (8, 0),
+            expect!["300 * (n / 2) <= len(x): 300 * (n / 2) (1200) is not at most len(x) (1000)"],
+        );
+        let launch_args = |n: i64| [KernelArg::Scalar { dtype: DType::I64, bits: n.bits() }; 2];
+        let negative = LaunchArgs { kernel_args: &launch_args(-1), grid: [1; 3] };
+        assert!(!Guard::AtMost { low: ROWS, high: N }.holds(&negative));
+    }
+
+    #[test]
     fn what_cannot_be_computed_does_not_hold() {
         const HUGE: Polynomial = &[Term {
             coefficient: i64::MIN,

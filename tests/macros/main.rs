@@ -105,3 +105,30 @@ fn kernels_use_items_of_another_crate() {
     names_in_its_body(&x, &mut out).grid(1).launch(&device).expect("a launch");
     assert_eq!(out[0], 4.0 * 64.0);
 }
+
+/// `f16` and `bf16`.
+trait Narrow: Float {}
+
+impl Narrow for f16 {}
+impl Narrow for bf16 {}
+
+#[fuse_kernel(T = [f16, bf16], NEGATIVE = [false, true], BLOCK = [2])]
+fn tripled<T: Narrow, const NEGATIVE: bool, const BLOCK: usize>(x: &[T], out: &mut [T]) {
+    let i = tl::arange(0, BLOCK);
+    let x = tl::load(x + i);
+    tl::store(out + i, tl::select(NEGATIVE, -x - x - x, x + x + x));
+}
+
+/// The kernel's own bounds are enough: a caller names no variant.
+fn triple<T: Narrow, const NEGATIVE: bool>(x: [f64; 2]) -> [f64; 2] {
+    let (x, mut out) = (x.map(T::from_f64), [T::from_f64(0.0); 2]);
+    let call = tripled::<T, NEGATIVE, 2>(&x, &mut out).grid(1);
+    call.launch(&Device::cpu()).expect("a launch");
+    out.map(T::to_f64)
+}
+
+#[test]
+fn generic_code_calls_a_kernel_by_a_trait_of_its_own() {
+    let found = [triple::<f16, false>([1.0, -2.0]), triple::<bf16, true>([1.0, -2.0])];
+    assert_eq!(found, [[3.0, -6.0], [-3.0, 6.0]]);
+}

@@ -72,6 +72,36 @@ fn a_product_by_pointers() {
     );
 }
 
+/// A `while` that counts up to an argument is a loop that the pipeline looks ahead in, and the pointers that it carries are offsets.
+#[test]
+fn a_product_in_a_while() {
+    let launch = |func: &Func, k: usize| {
+        let launch = Launch::new([2, 1, 1], 4).slice(func, "a", (0..128 * k).map(small));
+        let launch = launch.slice(func, "b", (0..k * 64).map(small)).slice(func, "c", vec![-1.0; 128 * 64]);
+        launch.scalar(func, "k", int(k))
+    };
+    check(
+        "#[fuse_kernel(num_warps = 4)]
+        fn product(a: &[bf16], b: &[bf16], c: &mut [f32], k: i32) {
+            let rows = tl::program_id(0) * 64 + tl::arange(0, 64);
+            let (columns, inner) = (tl::arange(0, 64), tl::arange(0, 64));
+            let mut b_ptrs = b + (inner.col() * 64 + columns.row());
+            let mut acc = tl::zeros::<f32>([64, 64]);
+            let mut start = 0;
+            while start < k {
+                let left = tl::load(a + (rows.col() * k + (start + inner).row()), inner.row() < k - start, 0.0);
+                acc = tl::dot(left, tl::load(b_ptrs, inner.col() < k - start, 0.0), acc);
+                b_ptrs += 64 * 64;
+                start += 64;
+            }
+            tl::store(c + (rows.col() * 64 + columns.row()), acc);
+        }",
+        &["proxy_fence", "async :", "dot_wait"],
+        0.0,
+        &[&|func| launch(func, 64), &|func| launch(func, 136), &|func| launch(func, 512)],
+    );
+}
+
 /// The second dot of an iteration runs beside the first one of the next.
 #[test]
 fn attention_by_pointers() {

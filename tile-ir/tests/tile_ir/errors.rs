@@ -473,10 +473,7 @@ fn generics_of_kinds_that_do_not_exist() {
             2: `f32`: a const parameter is an integer or a `bool`
         "#]],
     );
-    check_signature(
-        "fn k<T: Copy, const N: usize>(x: &[T])",
-        expect![""],
-    );
+    check_signature("fn k<T: Copy, const N: usize>(x: &[T])", expect![""]);
     check_signature(
         "fn k<T: Float + Copy = f32, const N: usize>(x: &[T])",
         expect![[r#"

@@ -225,18 +225,15 @@ fn generics_of_kernels() {
         2: `where T: Float`: a kernel has no `where` clause; bounds are written on the type parameter
     "#]],
     );
+    check_signature("fn k<T: Copy, const N: usize>(x: &[T])", expect![""]);
+    check_signature("fn k<T: Float + Copy + library::Element16, const N: usize>(x: &[T])", expect![""]);
     check_signature(
-        "fn k<T: Copy, const N: usize>(x: &[T])",
-        expect![""],
-    );
-    check_signature(
-        "fn k<T: Float + Copy + library::Element16, const N: usize>(x: &[T])",
-        expect![""],
-    );
-    check_signature("fn k<T: Float + Integer, const N: usize>(x: &[T])", expect![[r#"
+        "fn k<T: Float + Integer, const N: usize>(x: &[T])",
+        expect![[r#"
         2: `Float + Integer`: a kernel's type parameter is of one class
             help: bounds are `Float`, `Integer`, `Number`, `Element` and traits of your own
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

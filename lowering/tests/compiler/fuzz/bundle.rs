@@ -24,7 +24,7 @@ use lowering::gpu::specialization::Specialization;
 use lowering::mlir::Session;
 
 /// The version of the format of exported kernels.
-const FORMAT: u32 = 8;
+const FORMAT: u32 = 9;
 
 /// Launches of each kernel, and how many of them are written where data does not follow from a seed: it packs badly.
 const LAUNCHES: u64 = 3;
@@ -219,6 +219,9 @@ fn term(coefficient: i64, factors: &[Symbol], names: &[String]) -> String {
         Symbol::Grid(axis) => format!("{{\"grid\": {axis}}}"),
         Symbol::CeilDiv { of, by } => {
             format!("{{\"ceil_div\": {{\"of\": {}, \"by\": {}}}}}", product(of), product(by))
+        }
+        Symbol::Div { of, by } => {
+            format!("{{\"div\": {{\"of\": {}, \"by\": {}}}}}", product(of), product(by))
         }
     };
     format!("{{\"coefficient\": {coefficient}, \"factors\": {}}}", array(factors.iter().map(factor)))
