@@ -35,6 +35,9 @@
 //! | `unchecked`, `unreported` | see *Safety* below |
 //! | `deny(spills)` | a variant whose registers do not suffice is an error of the build, where there is a `ptxas` |
 //!
+//! A type parameter is bound by [`Float`], [`Integer`], [`Number`] or [`Element`], or by a trait of your own. Code that is generic over your trait
+//! calls the kernel without another bound, and does not build for a type that has the trait but no variant.
+//!
 //! Outside of `configs` the four settings may be expressions over the kernel's integer constants and the sizes of its types, by
 //! `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if`: `num_warps = (BLOCK * size_of::<T>() / 2048).min(8)`,
 //! `maxnreg = if BLOCK < 8192 { 255 } else { 80 }`.
