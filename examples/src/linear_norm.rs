@@ -195,7 +195,7 @@ impl<'a, T: LibraryFloat> LinearNorm<'a, T> {
             let line = |of: Slice<'a, T>| of.view([1, of.len()]);
             let nothing = gamma.slice(..0);
             let residual = self.residual.map_or(nothing.view([0, 0]), |residual| residual.view([rows, n]))?;
-            let fused = Fused {
+            let fused = FusedLinearNorm {
                 x,
                 weight: self.weight,
                 bias: line(self.bias.unwrap_or(nothing))?,
@@ -275,7 +275,7 @@ impl<'a, T: LibraryFloat> LinearNorm<'a, T> {
 }
 
 /// The checked arguments of the fused form.
-struct Fused<'a, 'o, T: LibraryFloat> {
+struct FusedLinearNorm<'a, 'o, T: LibraryFloat> {
     x: View<'a, T, 2>,
     weight: View<'a, T, 2>,
     bias: View<'a, T, 2>,
@@ -288,12 +288,12 @@ struct Fused<'a, 'o, T: LibraryFloat> {
     eps: f32,
 }
 
-impl<T: LibraryFloat> ByWidth<T> for Fused<'_, '_, T> {
+impl<T: LibraryFloat> ByWidth<T> for FusedLinearNorm<'_, '_, T> {
     fn launch_half(self, on: impl LaunchOn) -> Result<()>
     where
         T: HalfFloat,
     {
-        let Fused { x, weight, bias, residual, gamma, beta, out, .. } = self;
+        let FusedLinearNorm { x, weight, bias, residual, gamma, beta, out, .. } = self;
         let ([rows, n], subtract_mean, act) =
             (out.shape(), self.subtract_mean.into(), self.activation as i32);
         let Some(tile) = tile(on, [rows, n]) else {

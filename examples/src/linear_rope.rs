@@ -237,7 +237,7 @@ impl<'a, T: LibraryFloat> LinearRope<'a, T> {
             let bias = self.bias.unwrap_or(self.x.slice(..0));
             let bias = bias.view([1, bias.len()])?;
             let (weight, angles, out) = (self.weight, self.angles, out.view_mut([rows, n])?);
-            return T::launch_by_width(Fused { x, weight, bias, angles, rotated, out }, on);
+            return T::launch_by_width(FusedLinearRope { x, weight, bias, angles, rotated, out }, on);
         }
         let matmul_call = Matmul::new(x, self.weight);
         let matmul_call = self.bias.map_or(matmul_call, |bias| matmul_call.bias(bias));
@@ -293,7 +293,7 @@ fn tile(on: impl LaunchOn, out: [usize; 2]) -> Option<Tile> {
 }
 
 /// The checked arguments of the fused form.
-struct Fused<'a, 'o, T: LibraryFloat> {
+struct FusedLinearRope<'a, 'o, T: LibraryFloat> {
     x: View<'a, T, 2>,
     weight: View<'a, T, 2>,
     bias: View<'a, T, 2>,
@@ -302,12 +302,13 @@ struct Fused<'a, 'o, T: LibraryFloat> {
     out: ViewMut<'o, T, 2>,
 }
 
-impl<T: LibraryFloat> ByWidth<T> for Fused<'_, '_, T> {
+impl<T: LibraryFloat> ByWidth<T> for FusedLinearRope<'_, '_, T> {
     fn launch_half(self, on: impl LaunchOn) -> Result<()>
     where
         T: HalfFloat,
     {
-        let Fused { x, weight, bias, angles: Angles { positions, cos, sin, half }, rotated, out } = self;
+        let FusedLinearRope { x, weight, bias, angles: Angles { positions, cos, sin, half }, rotated, out } =
+            self;
         let ([rows, n], rotated, half) = (out.shape(), rotated as i32, half as i32);
         let tile = tile(on, [rows, n]).unwrap_or(LARGE);
         let call = match tile {

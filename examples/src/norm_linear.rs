@@ -336,9 +336,10 @@ impl<'a, T: LibraryFloat> NormLinear<'a, T> {
         }
         let x = self.x.view([rows, k])?;
         match form {
-            Form::Fused => {
-                T::launch_by_width(Fused { x, layer: self.layer, activation, eps: self.eps, out }, on)
-            }
+            Form::Fused => T::launch_by_width(
+                FusedNormLinear { x, layer: self.layer, activation, eps: self.eps, out },
+                on,
+            ),
             Form::Separate => {
                 let mut normalized = on.temporary::<T>(rows * k)?;
                 self.layer.normalize(on, self.x, normalized.slice_mut(), self.eps)?;
@@ -359,7 +360,7 @@ pub(crate) fn form<T: LibraryFloat>(on: impl LaunchOn, rows: usize, layer: [usiz
 }
 
 /// The checked arguments of the fused form.
-struct Fused<'a, 'o, T: LibraryFloat> {
+struct FusedNormLinear<'a, 'o, T: LibraryFloat> {
     x: View<'a, T, 2>,
     layer: &'a FoldedLinear<T>,
     activation: Activation,
@@ -367,12 +368,12 @@ struct Fused<'a, 'o, T: LibraryFloat> {
     out: ViewMut<'o, T, 2>,
 }
 
-impl<T: LibraryFloat> ByWidth<T> for Fused<'_, '_, T> {
+impl<T: LibraryFloat> ByWidth<T> for FusedNormLinear<'_, '_, T> {
     fn launch_half(self, on: impl LaunchOn) -> Result<()>
     where
         T: HalfFloat,
     {
-        let Fused { x, layer, activation, eps, out } = self;
+        let FusedNormLinear { x, layer, activation, eps, out } = self;
         let ([rows, n], act) = (out.shape(), activation as i32);
         let (weight, sums, bias) = (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
         let programs = |cols: usize| Tile { rows: FEW_ROWS, cols }.count([1, rows, n]);

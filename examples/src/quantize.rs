@@ -41,7 +41,7 @@ const BLOCK: usize = 4096;
 
 /// What is quantized; its discriminant is the constant `NORM` of kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Norm {
+enum QuantizedNorm {
     /// The row itself.
     Plain = 0,
     /// `x / sqrt(mean(x^2) + eps) * gamma`
@@ -248,16 +248,16 @@ pub fn dequantize_add<T: HalfFloat, Q: QuantizedElement, const HAS_RESIDUAL: boo
 #[derive(Clone, Copy)]
 pub struct Quantize<'a, T: HalfFloat> {
     x: Slice<'a, T>,
-    norm: Norm,
+    norm: QuantizedNorm,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
     cols: usize,
     eps: f32,
 }
 
-/// Launches the kernel for the length of rows and their norm.
+/// Launches the kernel for the length of rows and their norm, of those that are listed.
 macro_rules! launch {
-    ($of:ident, $Q:ty, $ROUND:literal, $on:ident, $out:ident, $scales:ident) => {{
+    ($of:ident, $Q:ty, $ROUND:literal, $on:ident, $out:ident, $scales:ident, [$($Norm:ident),*]) => {{
         let (out, scales) = ($out.into(), $scales.into());
         let rows = $of.rows(out.len(), scales.len())?;
         if rows == 0 {
@@ -265,30 +265,23 @@ macro_rules! launch {
         }
         let Quantize { x, norm, gamma, beta, cols, eps } = *$of;
         let (n_rows, n_cols) = (rows as i32, cols as i32);
-        if cols > NARROW && !$of.in_cta_pairs($on, rows) {
-            let call = match norm {
-                Norm::Plain => quantize_wide::<T, $Q, $ROUND, { Norm::Plain as usize }, MAX_COLS>,
-                Norm::Rms => quantize_wide::<T, $Q, $ROUND, { Norm::Rms as usize }, MAX_COLS>,
-                Norm::Layer => quantize_wide::<T, $Q, $ROUND, { Norm::Layer as usize }, MAX_COLS>,
-            };
-            let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
-            return call.grid_by(|chosen| rows.min(chosen.parallelism())).launch($on);
+        match norm {
+            $(QuantizedNorm::$Norm => {
+                const NORM: usize = QuantizedNorm::$Norm as usize;
+                if cols > NARROW && !$of.in_cta_pairs($on, rows) {
+                    let call = quantize_wide::<T, $Q, $ROUND, NORM, MAX_COLS>;
+                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
+                    call.grid_by(|chosen| rows.min(chosen.parallelism())).launch($on)
+                } else if cols <= SHORT_COLS {
+                    let call = quantize_short::<T, $Q, $ROUND, NORM>;
+                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
+                    call.grid(short_programs(rows, cols)).launch($on)
+                } else {
+                    let call = quantize::<T, $Q, $ROUND, NORM>(x, gamma, beta, out, scales, n_cols, eps);
+                    call.grid(rows).launch($on)
+                }
+            })*
         }
-        if cols <= SHORT_COLS {
-            let call = match norm {
-                Norm::Plain => quantize_short::<T, $Q, $ROUND, { Norm::Plain as usize }>,
-                Norm::Rms => quantize_short::<T, $Q, $ROUND, { Norm::Rms as usize }>,
-                Norm::Layer => quantize_short::<T, $Q, $ROUND, { Norm::Layer as usize }>,
-            };
-            let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
-            return call.grid(short_programs(rows, cols)).launch($on);
-        }
-        let call = match norm {
-            Norm::Plain => quantize::<T, $Q, $ROUND, { Norm::Plain as usize }>,
-            Norm::Rms => quantize::<T, $Q, $ROUND, { Norm::Rms as usize }>,
-            Norm::Layer => quantize::<T, $Q, $ROUND, { Norm::Layer as usize }>,
-        };
-        call(x, gamma, beta, out, scales, n_cols, eps).grid(rows).launch($on)
     }};
 }
 
@@ -296,13 +289,13 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
     /// The rows of `x`, each of `cols` elements, as they are.
     pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
         let x = x.into();
-        Quantize { x, norm: Norm::Plain, gamma: x.slice(..0), beta: x.slice(..0), cols, eps: 0.0 }
+        Quantize { x, norm: QuantizedNorm::Plain, gamma: x.slice(..0), beta: x.slice(..0), cols, eps: 0.0 }
     }
 
     /// The RMSNorm of the rows of `x`, each as long as `gamma`; `eps` is 1e-6.
     pub fn rms_norm(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
         let (x, gamma) = (x.into(), gamma.into());
-        Quantize { x, norm: Norm::Rms, gamma, beta: x.slice(..0), cols: gamma.len(), eps: 1e-6 }
+        Quantize { x, norm: QuantizedNorm::Rms, gamma, beta: x.slice(..0), cols: gamma.len(), eps: 1e-6 }
     }
 
     /// The LayerNorm of the rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
@@ -312,7 +305,14 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
         beta: impl Into<Slice<'a, T>>,
     ) -> Self {
         let gamma = gamma.into();
-        Quantize { x: x.into(), norm: Norm::Layer, gamma, beta: beta.into(), cols: gamma.len(), eps: 1e-5 }
+        Quantize {
+            x: x.into(),
+            norm: QuantizedNorm::Layer,
+            gamma,
+            beta: beta.into(),
+            cols: gamma.len(),
+            eps: 1e-5,
+        }
     }
 
     /// What the norm adds inside its root.
@@ -330,7 +330,7 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
         out: impl Into<SliceMut<'o, i8>>,
         scales: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
-        launch!(self, i8, true, on, out, scales)
+        launch!(self, i8, true, on, out, scales, [Plain, Rms, Layer])
     }
 
     /// Computes `f8e4m3` into `out` and a scale for each row, on a device or stream.
@@ -343,7 +343,7 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
         out: impl Into<SliceMut<'o, f8e4m3>>,
         scales: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
-        launch!(self, f8e4m3, false, on, out, scales)
+        launch!(self, f8e4m3, false, on, out, scales, [Plain, Rms, Layer])
     }
 
     /// Whether two blocks of a cluster take a long row, or one program takes row after row. Norms of many rows are slower in pairs, RMSNorm and
@@ -352,9 +352,9 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
         let few = rows <= FEW_ROWS * on.parallelism();
         on.has_clusters()
             && match self.norm {
-                Norm::Plain => true,
-                Norm::Rms => few,
-                Norm::Layer => few || self.cols.is_multiple_of(16),
+                QuantizedNorm::Plain => true,
+                QuantizedNorm::Rms => few,
+                QuantizedNorm::Layer => few || self.cols.is_multiple_of(16),
             }
     }
 
@@ -362,7 +362,7 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
     fn rows(&self, out: usize, scales: usize) -> Result<usize> {
         let checks = Checks("quantize");
         checks.same(("x", self.x.len()), ("out", out))?;
-        if self.norm == Norm::Layer {
+        if self.norm == QuantizedNorm::Layer {
             checks.same(("gamma", self.gamma.len()), ("beta", self.beta.len()))?;
         }
         let rows = checks.rows_up_to(("x", self.x.len()), self.cols, MAX_COLS)?;

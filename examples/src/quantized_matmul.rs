@@ -58,11 +58,14 @@ pub trait QuantizedOperand: QuantizedElement {
 
     /// Launches the kernels whose results are 16-bit floats.
     #[doc(hidden)]
-    fn launch_half<O: HalfFloat>(launch: Multiplication<'_, '_, Self, O>, on: impl LaunchOn) -> Result<()>;
+    fn launch_half<O: HalfFloat>(
+        launch: QuantizedMultiplication<'_, '_, Self, O>,
+        on: impl LaunchOn,
+    ) -> Result<()>;
 
     /// Launches the kernels whose results are `f32`, if there are any.
     #[doc(hidden)]
-    fn launch_single(launch: Multiplication<'_, '_, Self, f32>, on: impl LaunchOn) -> Result<()>;
+    fn launch_single(launch: QuantizedMultiplication<'_, '_, Self, f32>, on: impl LaunchOn) -> Result<()>;
 }
 
 /// Launches the kernels of a configuration, with these activations: for operands of `A` that accumulate in `S`, and results of `O` that
@@ -72,16 +75,16 @@ macro_rules! launch {
         $launch:ident, $on:ident, [$($Listed:ident),*],
         $A:ty, $S:ty, $O:ty, $ROUND:literal, $SLICES:literal x $SLICED_K:literal
     ) => {{
-        let Multiplication { of, activation, config, out } = $launch;
+        let QuantizedMultiplication { of, activation, config, out } = $launch;
+        let expected = [$(Activation::$Listed),*];
+        if !expected.contains(&activation) {
+            return Err(activation.unsupported(CHECKS, &expected));
+        }
         let given = [of.a.batch(), of.b.batch()];
         let copies = copies_of($on, given, config.copies, given.map(|operand| is_column_major(&operand)))?;
         let [a, b] = copies.operands(given)?.map(|operand| operand.matrix(0));
         let Arguments { row_scales, col_scales, bias, out_scales, .. } = of;
         let ([m, n], act, Block { tile, k }) = (out.shape(), activation as i32, config.block);
-        let expected = [$(Activation::$Listed),*];
-        if !expected.contains(&activation) {
-            return Err(activation.unsupported(CHECKS, &expected));
-        }
         let programs = tile.count([1, m, n]);
         if config.split_k > 1 {
             let Tile { rows, cols } = tile;
@@ -140,11 +143,14 @@ macro_rules! launch {
 impl QuantizedOperand for i8 {
     const MAX_K: usize = MAX_K_I8;
 
-    fn launch_half<O: HalfFloat>(launch: Multiplication<'_, '_, i8, O>, on: impl LaunchOn) -> Result<()> {
+    fn launch_half<O: HalfFloat>(
+        launch: QuantizedMultiplication<'_, '_, i8, O>,
+        on: impl LaunchOn,
+    ) -> Result<()> {
         launch!(launch, on, [Identity, Relu, Gelu, Silu], i8, i32, O, false, 4 x 256)
     }
 
-    fn launch_single(launch: Multiplication<'_, '_, i8, f32>, on: impl LaunchOn) -> Result<()> {
+    fn launch_single(launch: QuantizedMultiplication<'_, '_, i8, f32>, on: impl LaunchOn) -> Result<()> {
         launch!(launch, on, [Identity], i8, i32, f32, false, 4 x 256)
     }
 }
@@ -153,11 +159,14 @@ impl QuantizedOperand for f8e4m3 {
     // Indices past the end of the last split are counted too.
     const MAX_K: usize = i32::MAX as usize - split_matmul::MAX_SPLIT_K * BLOCK_K - 256;
 
-    fn launch_half<O: HalfFloat>(launch: Multiplication<'_, '_, f8e4m3, O>, on: impl LaunchOn) -> Result<()> {
+    fn launch_half<O: HalfFloat>(
+        launch: QuantizedMultiplication<'_, '_, f8e4m3, O>,
+        on: impl LaunchOn,
+    ) -> Result<()> {
         launch!(launch, on, [Identity, Gelu, Silu], f8e4m3, f32, O, false, 8 x 128)
     }
 
-    fn launch_single(_: Multiplication<'_, '_, f8e4m3, f32>, _: impl LaunchOn) -> Result<()> {
+    fn launch_single(_: QuantizedMultiplication<'_, '_, f8e4m3, f32>, _: impl LaunchOn) -> Result<()> {
         Err(CHECKS.error("the result of f8e4m3 is f32, expected f16 or bf16".to_string()))
     }
 }
@@ -247,7 +256,7 @@ impl<'a, A: QuantizedOperand> QuantizedMatmul<'a, A> {
         out: ViewMut<'o, O, 2>,
         out_scales: View<'s, f32, 2>,
         config: Option<Config>,
-    ) -> Result<Option<Multiplication<'s, 'o, A, O>>>
+    ) -> Result<Option<QuantizedMultiplication<'s, 'o, A, O>>>
     where
         'a: 's,
     {
@@ -259,7 +268,7 @@ impl<'a, A: QuantizedOperand> QuantizedMatmul<'a, A> {
             return Err(CHECKS.error(format!("a split of K in {split_k}, the most is {most}")));
         }
         let config = config.unwrap_or_else(|| of.config(on, &out));
-        Ok(Some(Multiplication { of, activation: self.activation, config, out }))
+        Ok(Some(QuantizedMultiplication { of, activation: self.activation, config, out }))
     }
 
     /// What the kernel takes, if it fits together; nothing if the result has no elements.
@@ -342,14 +351,14 @@ impl<'a> QuantizedMatmul<'a, i8> {
 
 /// A matmul in a configuration.
 #[doc(hidden)]
-pub struct Multiplication<'a, 'o, A: QuantizedElement, O: LibraryElement> {
+pub struct QuantizedMultiplication<'a, 'o, A: QuantizedElement, O: LibraryElement> {
     of: Arguments<'a, A>,
     activation: Activation,
     config: Config,
     out: ViewMut<'o, O, 2>,
 }
 
-impl<A: QuantizedOperand, O: LibraryFloat> ByWidth<O> for Multiplication<'_, '_, A, O> {
+impl<A: QuantizedOperand, O: LibraryFloat> ByWidth<O> for QuantizedMultiplication<'_, '_, A, O> {
     fn launch_half(self, on: impl LaunchOn) -> Result<()>
     where
         O: HalfFloat,
@@ -361,8 +370,8 @@ impl<A: QuantizedOperand, O: LibraryFloat> ByWidth<O> for Multiplication<'_, '_,
     where
         O: SingleFloat,
     {
-        let Multiplication { of, activation, config, out } = self;
-        A::launch_single(Multiplication { of, activation, config, out: O::view_mut(out) }, on)
+        let QuantizedMultiplication { of, activation, config, out } = self;
+        A::launch_single(QuantizedMultiplication { of, activation, config, out: O::view_mut(out) }, on)
     }
 }
 

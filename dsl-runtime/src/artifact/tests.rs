@@ -138,7 +138,7 @@ fn the_json_says_how_to_call_each_entry() {
         &SCALE.variants[0],
         expect![[r#"
             {
-              "format": 8,
+              "format": 9,
               "kernel": "scale",
               "module": "demo::kernels",
               "label": "T = bf16, BLOCK = 1024",
