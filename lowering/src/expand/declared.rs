@@ -10,8 +10,29 @@ use tile_ir::support::dtype::{Class, DType};
 use super::arguments::element_path;
 use super::launcher::{constant, declaration, inner, named};
 
-/// `Choice` and `Declared`, items of the kernel's module: a call whose generics were not declared does not compile, and says what was.
-pub(super) fn declared(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
+/// What says which choices of a kernel's generics were declared.
+pub(super) struct Declared {
+    /// Items of the kernel's module.
+    pub inside: TokenStream,
+    /// Items beside the kernel, where the traits of the user's own are in scope.
+    pub beside: TokenStream,
+}
+
+/// `Choice` and `Declared`: a call whose generics were not declared does not compile, and says what was.
+pub(super) fn declared(kernel: &Kernel, variants: &[Variant]) -> Declared {
+    let traits = traits(kernel, variants);
+    let has_own_trait =
+        |generic: &GenericParam| matches!(generic, GenericParam::Type { traits, .. } if !traits.is_empty());
+    if named(kernel).any(has_own_trait) {
+        let name = &kernel.name;
+        let beside = Implementations::of(kernel, variants, quote! { #name }).tokens();
+        return Declared { inside: traits, beside };
+    }
+    let implementations = Implementations::of(kernel, variants, quote! { self }).tokens();
+    Declared { inside: quote! { #traits #implementations }, beside: TokenStream::new() }
+}
+
+fn traits(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let generics: Vec<&GenericParam> = named(kernel).collect();
     let declarations: Vec<TokenStream> = generics
         .iter()
@@ -40,7 +61,7 @@ pub(super) fn declared(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
         #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
         #inner_visibility trait Declared {
             /// The variant, or the first one where arguments decide.
-            const VARIANT: &'static Variant;
+            const VARIANT: &'static ::dsl_runtime::kernel::Variant;
         }
     }
 }
@@ -57,61 +78,79 @@ fn declared_text(kernel: &Kernel, variants: &[Variant]) -> String {
     variants.iter().map(|variant| format!("[{variant}]")).collect::<Vec<_>>().join(", ")
 }
 
-/// One implementation for each declared choice, beside the kernel, where its traits are in scope. A generic all of whose values are
-/// declared is a generic of the implementation, so that generic code can call the kernel. So is a type with a trait of the user's: a call
-/// with a type that has the trait and no variant does not build.
-pub(super) fn implementations(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
-    let name = &kernel.name;
-    let generics: Vec<&GenericParam> = named(kernel).collect();
-    let implementation = |is_open: &[bool], choice: &DeclaredChoice, index: TokenStream| {
-        let open = generics.iter().zip(is_open).filter(|(_, is_open)| **is_open);
-        let declarations = open.map(|(generic, _)| declaration(generic));
-        let arguments = choice.0.iter().zip(&generics).map(|(value, generic)| value.tokens(generic));
-        quote! {
-            impl<#(#declarations),*> #name::Declared for #name::Choice<#(#arguments),*> {
-                const VARIANT: &'static ::dsl_runtime::kernel::Variant = &#name::KERNEL.variants[#index];
+/// One implementation of `Declared` for each choice. A generic all of whose values are declared is a generic of the implementation, so that
+/// generic code can call the kernel. So is a type with a trait of the user's: a call with a type that has the trait and no variant does not
+/// build.
+struct Implementations<'k> {
+    /// The path of the kernel's module.
+    module: TokenStream,
+    no_variant: String,
+    generics: Vec<&'k GenericParam>,
+    is_open: Vec<bool>,
+    choices: Vec<DeclaredChoice>,
+}
+
+impl<'k> Implementations<'k> {
+    fn of(kernel: &'k Kernel, variants: &[Variant], module: TokenStream) -> Implementations<'k> {
+        let generics: Vec<&GenericParam> = named(kernel).collect();
+        let of_variant = |variant| DeclaredChoice::of(kernel, variant);
+        let choices: Vec<DeclaredChoice> = variants.iter().map(of_variant).collect();
+        // A kernel with mistakes has no variants: no bound on its choice is a mistake on top of them.
+        let is_open = |(at, generic)| choices.is_empty() || is_open(generic, at, &choices);
+        let is_open = generics.iter().copied().enumerate().map(is_open).collect();
+        let no_variant = format!("`{}` has no variant for these generics", kernel.name);
+        Implementations { module, no_variant, generics, is_open, choices }
+    }
+
+    fn open(&self) -> impl Iterator<Item = &'k GenericParam> {
+        self.generics.iter().zip(&self.is_open).filter(|(_, is_open)| **is_open).map(|(generic, _)| *generic)
+    }
+
+    fn tokens(&self) -> TokenStream {
+        if self.choices.is_empty() {
+            let any = DeclaredChoice(vec![GenericValue::Any; self.generics.len()]);
+            return self.implementation(&any, quote! { 0 });
+        }
+        let mut groups: Vec<DeclaredChoice> = vec![];
+        for group in self.choices.iter().map(|choice| choice.without(&self.is_open)) {
+            if !groups.contains(&group) {
+                groups.push(group);
             }
         }
-    };
-    if variants.is_empty() {
-        // A kernel with mistakes: no bound on its choice is a mistake on top of them.
-        let any = DeclaredChoice(vec![GenericValue::Any; generics.len()]);
-        return implementation(&vec![true; generics.len()], &any, quote! { 0 });
+        groups.iter().map(|group| self.implementation(group, self.index(group))).collect()
     }
-    let choices: Vec<DeclaredChoice> =
-        variants.iter().map(|variant| DeclaredChoice::of(kernel, variant)).collect();
-    let is_open: Vec<bool> =
-        generics.iter().enumerate().map(|(at, generic)| is_open(generic, at, &choices)).collect();
-    let mut groups: Vec<DeclaredChoice> = vec![];
-    for group in choices.iter().map(|choice| choice.without(&is_open)) {
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
-    let open = || generics.iter().zip(&is_open).filter(|(_, is_open)| **is_open).map(|(generic, _)| *generic);
-    let no_variant = format!("`{name}` has no variant for these generics");
-    let of_group = |group: &DeclaredChoice| {
-        let all = group.completed(&generics);
-        let indices = all.iter().map(|wanted| choices.iter().position(|choice| choice == wanted));
-        let indices: Vec<Option<usize>> = indices.collect();
+
+    /// The index of the variant for a choice of a group.
+    fn index(&self, group: &DeclaredChoice) -> TokenStream {
+        let found = |wanted: &DeclaredChoice| self.choices.iter().position(|choice| choice == wanted);
+        let indices: Vec<Option<usize>> = group.completed(&self.generics).iter().map(found).collect();
         if let [Some(index)] = indices[..] {
             let index = Literal::usize_unsuffixed(index);
-            return implementation(&is_open, group, quote! { #index });
+            return quote! { #index };
         }
-        let position = position(open());
-        let undeclared = indices.contains(&None).then(|| {
-            quote! { ::core::assert!(index < #name::KERNEL.variants.len(), #no_variant); }
-        });
-        let indices = indices.iter().map(|index| Literal::usize_unsuffixed(index.unwrap_or(choices.len())));
-        let index = quote! {{
+        let (module, no_variant, position) = (&self.module, &self.no_variant, position(self.open()));
+        let undeclared = indices
+            .contains(&None)
+            .then(|| quote! { ::core::assert!(index < #module::KERNEL.variants.len(), #no_variant); });
+        let none = self.choices.len();
+        let indices = indices.iter().map(|index| Literal::usize_unsuffixed(index.unwrap_or(none)));
+        quote! {{
             const INDEX: &[usize] = &[#(#indices),*];
             let index = INDEX[#position];
             #undeclared
             index
-        }};
-        implementation(&is_open, group, index)
-    };
-    groups.iter().map(of_group).collect()
+        }}
+    }
+
+    fn implementation(&self, choice: &DeclaredChoice, index: TokenStream) -> TokenStream {
+        let (module, declarations) = (&self.module, self.open().map(declaration));
+        let arguments = choice.0.iter().zip(&self.generics).map(|(value, generic)| value.tokens(generic));
+        quote! {
+            impl<#(#declarations),*> #module::Declared for #module::Choice<#(#arguments),*> {
+                const VARIANT: &'static ::dsl_runtime::kernel::Variant = &#module::KERNEL.variants[#index];
+            }
+        }
+    }
 }
 
 /// The values of a variant's named generics, in order.

@@ -10,7 +10,6 @@ use tile_ir::support::diagnostic::Loc;
 use tile_ir::support::dtype::Class;
 
 use super::arguments::{LauncherArguments, MemoryParam, element, slice_type, view_type};
-use super::declared;
 
 /// The expression by which the launcher chooses a generic from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenStream> {
@@ -292,9 +291,9 @@ fn allows(kernel: &Kernel, variants: &[Variant], when: &TokenStream) -> TokenStr
 /// The module: the kernel's data, and which choices of generics were declared.
 pub(super) fn module(
     kernel: &Kernel,
-    variants: &[Variant],
     data: &[TokenStream],
     host_code: &TokenStream,
+    declared: &TokenStream,
 ) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
     let text = name.to_string();
@@ -311,8 +310,6 @@ pub(super) fn module(
         },
     };
     let doc = format!("What the build left of the kernel [`{text}`](fn@{text}).");
-    let declared = declared::declared(kernel, variants);
-    let implementations = declared::implementations(kernel, variants);
     // The module is written inside a private one or at the crate's root alike: everything in it is reached by path.
     let inner_visibility = inner(visibility);
     let mod_token = named_at(name, quote! { mod });
@@ -341,8 +338,6 @@ pub(super) fn module(
         #[doc = #doc]
         #[allow(non_snake_case, dead_code, clippy::all)]
         #visibility #mod_token #name #content
-
-        #implementations
     }
 }
 

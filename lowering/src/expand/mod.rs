@@ -21,6 +21,7 @@ use tile_ir::frontend::typeck::Variant;
 use tile_ir::support::warning;
 
 use self::data::Expansion;
+use self::declared::Declared;
 use crate::driver::options::VARIABLES;
 
 /// The whole expansion.
@@ -30,7 +31,8 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
         (0..expansion.variants.len()).map(|index| data::variant(expansion, index)).collect();
     let hosts: Vec<TokenStream> =
         (0..expansion.variants.len()).map(|index| data::host_code(expansion, index)).collect();
-    let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
+    let Declared { inside, beside } = declared::declared(expansion.kernel, expansion.variants);
+    let module = launcher::module(expansion.kernel, &variants, &quote! { #(#hosts)* }, &inside);
     let imports = ide_stub::imports(expansion.kernel);
     let outline = ide_stub::outline(&expansion.kernel.source);
     let warnings = warnings(expansion);
@@ -45,6 +47,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     quote! {
         #function
         #module
+        #beside
         #imports
         #outline
         #warnings
@@ -63,11 +66,13 @@ fn warnings(expansion: &Expansion) -> TokenStream {
 /// The expansion of a kernel with mistakes: enough that its calls and its name resolve.
 pub fn broken(kernel: &Kernel) -> TokenStream {
     let function = launcher::broken(kernel);
-    let module = launcher::module(kernel, &[], &[], &TokenStream::new());
+    let Declared { inside, beside } = declared::declared(kernel, &[]);
+    let module = launcher::module(kernel, &[], &TokenStream::new(), &inside);
     let imports = ide_stub::imports(kernel);
     quote! {
         #function
         #module
+        #beside
         #imports
     }
 }
@@ -81,11 +86,13 @@ pub fn method(kernel: &Kernel) -> TokenStream {
 /// the program does not build, and says so.
 pub fn unread(kernel: &Kernel, error: &str) -> TokenStream {
     let function = launcher::unread(kernel, error);
-    let module = launcher::module(kernel, &[], &[], &TokenStream::new());
+    let Declared { inside, beside } = declared::declared(kernel, &[]);
+    let module = launcher::module(kernel, &[], &TokenStream::new(), &inside);
     let imports = ide_stub::imports(kernel);
     quote! {
         #function
         #module
+        #beside
         #imports
     }
 }
@@ -137,10 +144,12 @@ pub fn for_editors(kernel: &Kernel, variants: Option<&[Variant]>) -> TokenStream
     let function = launcher::function(kernel, variants);
     let empty: Vec<TokenStream> =
         variants.iter().map(|variant| data::empty_variant(kernel, variant)).collect();
-    let module = launcher::module(kernel, variants, &empty, &TokenStream::new());
+    let Declared { inside, beside } = declared::declared(kernel, variants);
+    let module = launcher::module(kernel, &empty, &TokenStream::new(), &inside);
     quote! {
         #function
         #module
+        #beside
         #shadow
     }
 }

@@ -58,7 +58,6 @@ fn what_stays_of_a_module() {
         const N : usize = 4 ;
         # [cfg (test)] # [allow (clippy :: too_many_arguments , non_snake_case)] pub fn k < 'fuse , > (out :
         # [cfg (test)] # [doc = "What the build left of the kernel [`k`](fn@k)."] # [allow (non_snake_case ,
-        # [cfg (test)] impl k :: Declared for k :: Choice < > { const VARIANT : & 'static :: dsl_runtime ::
         # [cfg (test)] # [allow (unused_imports)] const _ : () = { use tl as _ ; } ;
         # [cfg (test)] # [allow (nonstandard_style , unused_braces , unused_parens , unused_qualifications ,
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_ARCH
@@ -82,7 +81,6 @@ fn what_stays_of_a_module() {
         const N : usize = 4 ;
         # [cfg (test)] # [allow (clippy :: too_many_arguments , non_snake_case)] pub fn k < 'fuse , > (out :
         # [cfg (test)] # [doc = "What the build left of the kernel [`k`](fn@k)."] # [allow (non_snake_case ,
-        # [cfg (test)] impl k :: Declared for k :: Choice < > { const VARIANT : & 'static :: dsl_runtime ::
         # [cfg (test)] # [allow (warnings , clippy :: all)] const _ : () = { fn body (out : & mut [f32]) { t
         # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
     "#]]

@@ -60,7 +60,7 @@ struct CountedLoops<'f> {
 }
 
 /// The end of a counter.
-struct Bound {
+struct CounterBound {
     /// The position of the counter among the carried values.
     counter: usize,
     high: Value,
@@ -71,10 +71,10 @@ impl CountedLoops<'_> {
     fn block(&mut self, block: &mut Block) {
         for mut op in std::mem::take(&mut block.ops) {
             if let Kind::While(looped) = &op.kind
-                && let Some((mut ahead, range)) = self.as_range(looped)
+                && let Some((mut hoisted, range)) = self.as_range(looped)
             {
                 self.found = true;
-                block.ops.append(&mut ahead);
+                block.ops.append(&mut hoisted);
                 op.kind = range.into();
                 self.drop_unused_counter(&mut op);
             } else {
@@ -97,23 +97,23 @@ impl CountedLoops<'_> {
             return None;
         }
         let guards = self.guards_of(&bound, added.value, dtype)?;
-        let mut ahead = looped.test.ops.clone();
-        ahead.retain(|op| op.results != looped.test.yields);
+        let mut hoisted = looped.test.ops.clone();
+        hoisted.retain(|op| op.results != looped.test.yields);
         let mut copier = InvariantCopier::new(self.func, &looped.body);
         let step = copier.copy(added.value)?;
-        ahead.append(&mut copier.built);
+        hoisted.append(&mut copier.built);
         let mut body = looped.body.clone();
         let variable = self.func.value(self.func.ty(arg).clone());
         substitute_in(&mut body, &|value| if value == arg { variable } else { value });
         body.args.insert(0, variable);
         self.guards.extend(guards);
-        let Bound { counter, high, closed } = bound;
+        let CounterBound { counter, high, closed } = bound;
         let (low, inits) = (looped.inits[counter], looped.inits.clone());
-        Some((ahead, For { low, high, step, closed, inits, body, hints: LoopHints::default() }))
+        Some((hoisted, For { low, high, step, closed, inits, body, hints: LoopHints::default() }))
     }
 
     /// The guards under which a counter reaches its bound without wrapping.
-    fn guards_of(&self, bound: &Bound, step: Value, dtype: DType) -> Option<Vec<Guard>> {
+    fn guards_of(&self, bound: &CounterBound, step: Value, dtype: DType) -> Option<Vec<Guard>> {
         let step = self.polynomials.get(step);
         let less_one = step.sub(&Polynomial::constant(1));
         let mut search = BoundSearch::unmasked(self.func, &self.polynomials);
@@ -143,7 +143,7 @@ impl CountedLoops<'_> {
 }
 
 /// The bound of the counter that a condition compares, where nothing else in it depends on the iteration.
-fn bound(test: &Block) -> Option<Bound> {
+fn bound(test: &Block) -> Option<CounterBound> {
     let (compared, others) = test.ops.split_last()?;
     let Kind::Scalar(Scalar { op, args, .. }) = &compared.kind else { return None };
     let &[a, b] = &args[..] else { return None };
@@ -163,5 +163,5 @@ fn bound(test: &Block) -> Option<Bound> {
     };
     let is_last = compared.results == test.yields && !test.args.contains(&high);
     let position = test.args.iter().position(|&arg| arg == counter)?;
-    (is_last && others.iter().all(is_invariant)).then_some(Bound { counter: position, high, closed })
+    (is_last && others.iter().all(is_invariant)).then_some(CounterBound { counter: position, high, closed })
 }
