@@ -343,8 +343,8 @@ fn for_any_arguments(
     Ok(needs_less.then_some(any))
 }
 
-/// The specialization whose divisors of tiles are multiples of a vector, so that its elements share quotients and what follows from them:
-/// the rows of an image whose places are counted by one number, say.
+/// The specialization for divisors of tiles that are multiples of a vector, whose elements then share quotients and what is computed from
+/// them: the row of an image that a flat index is in, say. `None` where that needs no other guards than the aligned one.
 fn of_shared_quotients(
     base: &SpecializedFunc,
     aligned: &Specialization,

@@ -24,7 +24,8 @@ use lowering::driver::specialize::{KernelRequests, specializations};
 use lowering::gpu::specialization::Specialization;
 
 /// Rewrites that may change the rounding of a result or drop what masks hide.
-const REWRITES: [&str; 9] = [
+const REWRITES: [&str; 10] = [
+    "counted_loops",
     "split_full_tiles",
     "load_runs_once",
     "chain_divisions",
@@ -273,6 +274,80 @@ fn coordinates_of_a_flat_index_are_the_same() {
         let product = extents.iter().try_fold(1i32, |all, &extent| all.checked_mul(extent));
         let is_positive = extents.iter().all(|&extent| extent > 0) && product.is_some();
         assert_eq!(first.starts_with("aligned"), is_positive, "{first}, {extents:?}");
+    }
+}
+
+/// Iterations of a `while` whose counter, bound and step are arguments: at the ends of their type, none, and steps that do not count up.
+#[test]
+fn counters_take_the_same_iterations() {
+    const MAX: i64 = i32::MAX as i64;
+    for condition in ["at < n", "at <= n", "n > at", "n >= at"] {
+        let source = format!(
+            "#[fuse_kernel(num_warps = 1)]
+            fn k(x: &[i32], out: &mut [i32], first: i32, n: i32, step: i32) {{
+                let i = tl::arange(0, 32);
+                let (mut at, mut turns, mut total) = (first, 0, tl::zeros::<i32>([32]));
+                while {condition} {{
+                    total += tl::load(x + (at - first + i)) * (turns + 1);
+                    turns += 1;
+                    at += step;
+                }}
+                tl::store(out + i, total);
+                tl::store(out + 32, at);
+                tl::store(out + 33, turns);
+            }}"
+        );
+        let both = with_and_without("counted_loops", &source);
+        let up = [(0, 0), (0, 1), (0, 95), (0, 96), (0, 97), (5, -7), (-70, 20), (MAX - 99, MAX - 90)];
+        let up = up.into_iter().flat_map(|(first, n)| [1, 3, 32].map(|step| (first, n, step)));
+        let ends = [
+            (i32::MIN.into(), i64::from(i32::MIN) + 64, 32),
+            (MAX - 64, MAX - 32, 32),
+            (0, -1, 0),
+            (9, 3, -2),
+        ];
+        for (first, n, step) in up.chain(ends) {
+            let launch = |func: &Func| {
+                let launch = Launch::new([1, 1, 1], 1).slice(func, "x", (0..64).map(|i| f64::from(i * i)));
+                let named = [("first", first), ("n", n), ("step", step)];
+                let launch = named.into_iter().fold(launch, |launch, (name, value)| {
+                    launch.scalar(func, name, Number::Int(value.into()))
+                });
+                launch.slice(func, "out", vec![-1.0; 64])
+            };
+            let taken = check_as_without(&both, ParamId(1), &launch);
+            let counts = step > 0 && n + step <= MAX;
+            assert!(counts || taken == "general", "{taken}: {condition} of {first}, {n}, {step}");
+        }
+    }
+}
+
+/// Accesses that half of a width bounds, of widths that are odd, 0 and negative, in slices that are as long as they need to be or shorter.
+#[test]
+fn accesses_that_a_half_bounds_are_the_same() {
+    let source = "#[fuse_kernel(num_warps = 1)]
+        fn k(x: &[i32], out: &mut [i32], total: i32, width: i32) {
+            let half = width / 2;
+            let i = tl::program_id(0) * 256 + tl::arange(0, 256);
+            let at = i / half * width + i % half * 2;
+            let mask = i < total;
+            tl::store(out + i, tl::load(x + at, mask) * 3 + tl::load(x + at + 1, mask), mask);
+        }";
+    let (func, kernel, variant) = first_variant(source);
+    let found = || planned(&func, KernelRequests::of(&kernel, &variant), "");
+    let both = [found(), found()];
+    for width in [16, 8, 7, 2, 1, 0, -4] {
+        for rows in [8, 5] {
+            let launch = |func: &Func| {
+                let launch =
+                    Launch::new([1, 1, 1], 1).scalar(func, "total", Number::Int(8 * (width / 2).max(1)));
+                let launch = launch.scalar(func, "width", Number::Int(width));
+                let x = (0..rows * width.max(2)).map(|i| (i % 101) as f64);
+                launch.slice(func, "x", x).slice(func, "out", vec![-1.0; 256])
+            };
+            let taken = check_as_without(&both, ParamId(1), &launch);
+            assert_eq!(taken != "general", width > 1 && rows == 8, "{taken}: {rows} rows of {width}");
+        }
     }
 }
 

@@ -129,7 +129,7 @@ impl<'a> BoundSearch<'a> {
             }
         }
         loop {
-            value = self.polynomials.at_launch(&value);
+            value = self.polynomials.at_launch(value);
             let Some(atom) = value.varying() else { break };
             self.step(&value)?;
             let (quotient, rest) = value.split(atom);

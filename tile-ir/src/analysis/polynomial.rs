@@ -24,21 +24,11 @@ pub struct LoopBounds {
     pub divisor: Option<Polynomial>,
     /// `high` follows from the dividend alone and may be far too large: it shows that a sum does not wrap, and bounds no access.
     pub loose: bool,
-    /// The value itself, where it is a quotient of arguments that is known at launch.
-    pub exact: Option<Polynomial>,
 }
 
 impl LoopBounds {
     fn of_loop(low: Polynomial, high: Polynomial) -> LoopBounds {
-        LoopBounds {
-            low,
-            high,
-            if_not_empty: false,
-            dividend: None,
-            divisor: None,
-            loose: false,
-            exact: None,
-        }
+        LoopBounds { low, high, if_not_empty: false, dividend: None, divisor: None, loose: false }
     }
 
     /// The largest quotient of dividends below `end`: `x < p * d` shows that `x / d` is less than `p`, and `x < n` that it is less than
@@ -64,6 +54,8 @@ impl LoopBounds {
 pub struct Polynomials {
     known: HashMap<Value, Polynomial>,
     pub loops: HashMap<Value, LoopBounds>,
+    /// Quotients of arguments, which a launch knows.
+    quotients: HashMap<Value, Polynomial>,
     /// Lower bounds of maxima, and upper bounds of minima, with a value known at launch.
     floors: HashMap<Value, Polynomial>,
     ceilings: HashMap<Value, Polynomial>,
@@ -173,24 +165,23 @@ impl Polynomials {
 
     /// The polynomial of a value known at launch.
     fn known_at_launch(&self, value: Value) -> Option<Polynomial> {
-        self.known.get(&value).map(|known| self.at_launch(known)).filter(|known| known.varying().is_none())
+        let known = self.known.get(&value)?.clone();
+        Some(self.at_launch(known)).filter(|known| known.varying().is_none())
     }
 
-    /// A polynomial with quotients of arguments as the symbols that a launch computes.
-    pub fn at_launch(&self, value: &Polynomial) -> Polynomial {
-        let mut value = value.clone();
-        for atom in value.all_varying() {
-            let Atom::Loop(variable, _) = atom else { continue };
-            let Some(exact) = self.loops.get(&variable).and_then(|ends| ends.exact.as_ref()) else {
-                continue;
-            };
-            loop {
-                let (quotient, rest) = value.split(atom);
-                if quotient == Polynomial::default() {
-                    break;
-                }
-                value = quotient.mul(exact).add(&rest);
-            }
+    /// Replaces quotients of arguments in a polynomial by the symbols that a launch computes.
+    pub fn at_launch(&self, mut value: Polynomial) -> Polynomial {
+        let quotient_in = |value: &Polynomial| {
+            value.all_varying().into_iter().find_map(|atom| match atom {
+                Atom::Loop(variable, _) => Some((atom, self.quotients.get(&variable)?)),
+                _ => None,
+            })
+        };
+        while !self.quotients.is_empty()
+            && let Some((atom, symbol)) = quotient_in(&value)
+        {
+            let (factor, rest) = value.split(atom);
+            value = factor.mul(symbol).add(&rest);
         }
         value
     }
@@ -215,10 +206,8 @@ impl Polynomials {
         match op.op.arith {
             ArithKind::Rem if self.has_own_width(op.args[0]) => Some(self.remainder(op.args[0], op.args[1])),
             ArithKind::Div if op.args.iter().all(|&arg| self.has_own_width(arg)) => {
-                let (dividend, divisor) = (self.get(op.args[0]), self.get(op.args[1]));
-                let exact = dividend.div_of_arguments(&divisor);
-                let divisor = Some(self.at_launch(&divisor));
-                Some(LoopBounds { divisor, exact, ..self.up_to(op.args[0]) })
+                let divisor = Some(self.at_launch(self.get(op.args[1])));
+                Some(LoopBounds { divisor, ..self.up_to(op.args[0]) })
             }
             ArithKind::Minimum => of_either_operand(&self.floors)
                 .map(|(low, high)| between(low, high))
@@ -285,7 +274,7 @@ impl Polynomials {
         LoopBounds { dividend, loose: true, ..LoopBounds::of_loop(Polynomial::default(), high) }
     }
 
-    /// Records the bound of a minimum or maximum.
+    /// Records the bound of a minimum or maximum, and a quotient of arguments.
     fn record_limit(&mut self, func: &Func, kind: &Kind, result: Value) {
         if let Kind::Cast(Cast { value, .. }) = kind
             && self.non_negative_floats.contains(value)
@@ -307,6 +296,10 @@ impl Polynomials {
                 }
             }
             ArithKind::Maximum => self.floors.extend(limit().map(|limit| (result, limit))),
+            ArithKind::Div if op.args.iter().all(|&arg| self.has_own_width(arg)) => {
+                let quotient = self.get(op.args[0]).div_of_arguments(&self.get(op.args[1]));
+                self.quotients.extend(quotient.map(|quotient| (result, quotient)));
+            }
             _ => {}
         }
     }

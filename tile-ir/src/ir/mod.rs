@@ -437,6 +437,17 @@ impl Block {
         values
     }
 
+    /// All values that a block uses, those of nested ones included; what blocks yield counts.
+    pub fn used(&self) -> HashSet<Value> {
+        let mut values: HashSet<Value> = self.yields.iter().copied().collect();
+        self.walk(&mut |op| {
+            let operation = op.kind.operation();
+            values.extend(operation.operands());
+            values.extend(operation.blocks().into_iter().flat_map(|nested| &nested.yields));
+        });
+        values
+    }
+
     /// How often a block uses a value; what blocks yield counts.
     pub fn uses(&self, value: Value) -> usize {
         let count = |values: &[Value]| values.iter().filter(|&&used| used == value).count();

@@ -203,13 +203,22 @@ impl Polynomial {
         Some(Polynomial::atom(Atom::Known(Symbol::CeilDiv { of, by })))
     }
 
+    /// `ceil(self / divisor)` of an argument by another one or by a positive constant.
+    pub fn ceil_div_of_arguments(&self, divisor: &Polynomial) -> Option<Polynomial> {
+        self.are_arguments(divisor).then(|| self.ceil_div(divisor))?
+    }
+
     /// `self / divisor`, rounded down, of an argument by another one or by a positive constant.
     pub fn div_of_arguments(&self, divisor: &Polynomial) -> Option<Polynomial> {
+        let (of, by) = (self.as_product()?, divisor.as_product()?);
+        self.are_arguments(divisor).then(|| Polynomial::atom(Atom::Known(Symbol::Div { of, by })))
+    }
+
+    /// Whether this is an argument, and the divisor another one or a constant: what is computed might wrap.
+    fn are_arguments(&self, divisor: &Polynomial) -> bool {
         let is_argument =
             |value: &Polynomial| matches!(value.as_atom(), Some(Atom::Known(Symbol::Scalar(_))));
-        let is_exact = is_argument(self) && (is_argument(divisor) || divisor.as_constant().is_some());
-        let (of, by) = (self.as_product()?, divisor.as_product()?);
-        is_exact.then(|| Polynomial::atom(Atom::Known(Symbol::Div { of, by })))
+        is_argument(self) && (is_argument(divisor) || divisor.as_constant().is_some())
     }
 
     fn as_product(&self) -> Option<SymbolProduct> {

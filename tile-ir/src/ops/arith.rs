@@ -2,8 +2,7 @@
 
 use super::scalar::ArithKind;
 use crate::ir::axis_info::{self, AxisInfo};
-use crate::ir::guard::Symbol;
-use crate::ir::polynomial::{Atom, Polynomial, PolynomialEnv};
+use crate::ir::polynomial::{Polynomial, PolynomialEnv};
 use crate::ir::{Type, Value};
 
 impl ArithKind {
@@ -41,14 +40,7 @@ impl ArithKind {
                 let amount = arg(1).as_constant().filter(|amount| (0..31).contains(amount))?;
                 Some(arg(0).scale(1 << amount))
             }
-            ArithKind::CeilDiv => {
-                // A divisor that is computed might wrap.
-                let is_argument =
-                    |value: &Polynomial| matches!(value.as_atom(), Some(Atom::Known(Symbol::Scalar(_))));
-                let (of, by) = (arg(0), arg(1));
-                let is_exact = is_argument(&of) && (is_argument(&by) || by.as_constant().is_some());
-                of.ceil_div(&by).filter(|_| is_exact)
-            }
+            ArithKind::CeilDiv => arg(0).ceil_div_of_arguments(&arg(1)),
             ArithKind::MulAdd
             | ArithKind::Div
             | ArithKind::Rem

@@ -28,6 +28,15 @@ pub struct For {
     pub hints: LoopHints,
 }
 
+impl For {
+    /// Removes the carried value at a position, whose result the caller removes.
+    pub fn drop_carried(&mut self, position: usize) {
+        self.inits.remove(position);
+        self.body.args.remove(position + 1);
+        self.body.yields.remove(position);
+    }
+}
+
 /// Requests on a loop; they change its speed, never its result.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LoopHints {

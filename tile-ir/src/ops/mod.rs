@@ -117,6 +117,14 @@ pub trait Operation: OperationText + Debug {
         Effect::Pure
     }
 
+    /// Whether its results follow from its operands alone, so that it may be computed elsewhere: it touches no memory and has no blocks.
+    fn is_speculatable(&self) -> bool {
+        self.effect() == Effect::Pure
+            && self.access().is_none()
+            && self.view_tile().is_none()
+            && self.blocks().is_empty()
+    }
+
     /// How many results it gives.
     fn result_count(&self) -> usize {
         1

@@ -515,6 +515,11 @@ impl Scalar {
     pub fn dtype(&self, func: &Func) -> DType {
         func.ty(*self.args.last().expect("a row has operands")).dtype
     }
+
+    /// Whether it is a quotient or a remainder of integers.
+    pub fn divides_integers(&self, func: &Func) -> bool {
+        self.op.divides && self.dtype(func).is_integer()
+    }
 }
 
 impl OperationText for Scalar {

@@ -3,7 +3,7 @@
 //! `while i < n { ..; i += STEP }` becomes `for i in (i..n).step_by(STEP)`, which a software pipeline can look ahead in and whose
 //! accesses have bounds. Law: both take the same iterations, and leave the same values, unless `i` wraps at the end of its type.
 //! A guard shows that it does not, `n + STEP - 1 <= MAX`, and another one that a step is at least 1. The condition may be `<`
-//! or `<=`, written either way; bound and step are computed of what the loop does not change.
+//! or `<=`, written either way; bound and step are loop-invariant.
 
 use std::collections::HashSet;
 
@@ -12,36 +12,32 @@ use super::strength_reduce::{increments, strength_reduce};
 use crate::analysis::inequality::BoundSearch;
 use crate::analysis::polynomial::Polynomials;
 use crate::frontend::syntax::BinaryOp;
-use crate::ir::guard::Guard;
+use crate::ir::guard::{self, Guard};
 use crate::ir::polynomial::Polynomial;
 use crate::ir::{Block, Func, Op, Value, substitute_in};
 use crate::ops::scalar::{ArithKind, Scalar};
-use crate::ops::{Effect, For, Kind, LoopHints, While};
+use crate::ops::{For, Kind, LoopHints, While};
 use crate::support::dtype::DType;
 
-/// Rewrites the loops that count, and returns the guards under which they do as they did.
+/// Rewrites loops that count, and returns the guards under which the function computes what it computed.
 pub fn counted_loops(func: &mut Func) -> Vec<Guard> {
     let mut guards: Vec<Guard> = vec![];
     // The bound of an inner loop may follow from the variable of an outer one.
     while let Some(found) = rewrite_outermost(func) {
-        guards.extend(found.into_iter().filter(|guard| !guards.contains(guard)).collect::<Vec<_>>());
+        guards.extend(found);
         strength_reduce(func);
     }
-    guards
+    guard::strongest(guards)
 }
 
 /// Rewrites the outermost loops that count; `None` if there are none.
 fn rewrite_outermost(func: &mut Func) -> Option<Vec<Guard>> {
-    let (mut has_while, mut used) = (false, HashSet::new());
-    func.body.walk(&mut |op| {
-        has_while |= matches!(op.kind, Kind::While(_));
-        used.extend(op.kind.operation().operands());
-        used.extend(op.kind.operation().blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
-    });
+    let mut has_while = false;
+    func.body.walk(&mut |op| has_while |= matches!(op.kind, Kind::While(_)));
     if !has_while {
         return None;
     }
-    let polynomials = Polynomials::analyze(func);
+    let (polynomials, used) = (Polynomials::analyze(func), func.body.used());
     let mut body = std::mem::take(&mut func.body);
     let mut rewriter = CountedLoops { func, polynomials, used, guards: vec![], found: false };
     rewriter.block(&mut body);
@@ -59,9 +55,9 @@ struct CountedLoops<'f> {
     found: bool,
 }
 
-/// The end of a counter.
+/// A counter among the values that a loop carries, and its bound.
 struct CounterBound {
-    /// The position of the counter among the carried values.
+    /// The position of the counter.
     counter: usize,
     high: Value,
     closed: bool,
@@ -84,7 +80,7 @@ impl CountedLoops<'_> {
         }
     }
 
-    /// The loop over a range that a `while` is, and what computes its ends.
+    /// Returns a counting loop as a `for`, behind the operations that compute its ends.
     fn as_range(&mut self, looped: &While) -> Option<(Vec<Op>, For)> {
         let bound = bound(&looped.test)?;
         let (arg, end) = (looped.body.args[bound.counter], looped.body.yields[bound.counter]);
@@ -128,21 +124,19 @@ impl CountedLoops<'_> {
         Some(search.guards)
     }
 
-    /// Drops what a loop carries and nothing reads: a counter that the loop's variable stands for.
+    /// Drops carried values that nothing reads, as a counter is once the loop's variable has replaced it.
     fn drop_unused_counter(&self, op: &mut Op) {
         let Kind::For(range) = &mut op.kind else { return };
         for i in (0..op.results.len()).rev() {
             if !self.used.contains(&op.results[i]) && range.body.uses(range.body.args[i + 1]) == 0 {
                 op.results.remove(i);
-                range.inits.remove(i);
-                range.body.args.remove(i + 1);
-                range.body.yields.remove(i);
+                range.drop_carried(i);
             }
         }
     }
 }
 
-/// The bound of the counter that a condition compares, where nothing else in it depends on the iteration.
+/// Returns the counter that a condition compares with a bound, where nothing else in the condition depends on the iteration.
 fn bound(test: &Block) -> Option<CounterBound> {
     let (compared, others) = test.ops.split_last()?;
     let Kind::Scalar(Scalar { op, args, .. }) = &compared.kind else { return None };
@@ -156,10 +150,7 @@ fn bound(test: &Block) -> Option<CounterBound> {
     };
     let is_invariant = |op: &Op| {
         let operation = op.kind.operation();
-        operation.effect() == Effect::Pure
-            && operation.access().is_none()
-            && operation.blocks().is_empty()
-            && !operation.operands().iter().any(|operand| test.args.contains(operand))
+        operation.is_speculatable() && !operation.operands().iter().any(|operand| test.args.contains(operand))
     };
     let is_last = compared.results == test.yields && !test.args.contains(&high);
     let position = test.args.iter().position(|&arg| arg == counter)?;

@@ -1,9 +1,9 @@
-//! Copies of what a loop's body computes without depending on the iteration.
+//! Copies of loop-invariant computations.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::ir::{Block, Func, Op, Type, Value};
-use crate::ops::{Effect, Kind};
+use crate::ops::Kind;
 
 /// Recomputes loop-invariant values of a block elsewhere.
 pub(super) struct InvariantCopier<'a> {
@@ -21,13 +21,14 @@ impl<'a> InvariantCopier<'a> {
         InvariantCopier { func, block, defined: block.defined(), built: vec![], copies: HashMap::new() }
     }
 
+    /// Appends an operation with one result, and returns that.
     pub fn push(&mut self, kind: impl Into<Kind>, ty: Type) -> Value {
         let result = self.func.value(ty);
         self.built.push(Op { kind: kind.into(), results: vec![result], loc: self.func.loc });
         result
     }
 
-    /// The value itself where the block does not define it, else a copy; `None` if it depends on the iteration or on memory.
+    /// Returns the value itself where the block does not define it, else a copy; `None` if it depends on the iteration or on memory.
     pub fn copy(&mut self, value: Value) -> Option<Value> {
         if !self.defined.contains(&value) {
             return Some(value);
@@ -37,10 +38,7 @@ impl<'a> InvariantCopier<'a> {
         }
         let op = self.block.ops.iter().find(|op| op.results == [value])?;
         let operation = op.kind.operation();
-        if operation.effect() != Effect::Pure
-            || operation.access().is_some()
-            || !operation.blocks().is_empty()
-        {
+        if !operation.is_speculatable() {
             return None;
         }
         let operands: Vec<Value> =

@@ -373,9 +373,7 @@ fn is_rematerializable(func: &Func, definitions: &HashMap<Value, &Op>, value: Va
     let Some(op) = definitions.get(&value).filter(|_| depth > 0) else { return false };
     let operation = op.kind.operation();
     // A load may be in bounds only where it is.
-    operation.effect() == Effect::Pure
-        && operation.access().is_none()
-        && operation.blocks().is_empty()
+    operation.is_speculatable()
         && func.ty(value).is_scalar()
         && operation
             .operands()

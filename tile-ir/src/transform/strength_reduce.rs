@@ -20,11 +20,8 @@ pub fn strength_reduce(func: &mut Func) {
             outermost.insert(result, op.kind.clone());
         }
     }
-    let mut used = HashSet::new();
+    let used = func.body.used();
     func.body.walk(&mut |op| {
-        let operation = op.kind.operation();
-        used.extend(operation.operands());
-        used.extend(operation.blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
         if let Kind::Constant(Constant { value: ConstantValue::Int(constant) }) = op.kind {
             constants.insert(op.results[0], constant);
         }
@@ -99,9 +96,7 @@ impl InductionRewriter<'_> {
             body.body.ops.splice(0..0, built);
             if !self.used.contains(&results[i]) {
                 results.remove(i);
-                body.inits.remove(i);
-                body.body.args.remove(i + 1);
-                body.body.yields.remove(i);
+                body.drop_carried(i);
             }
         }
     }

@@ -10,13 +10,13 @@
 //! The branch is uniform, and both versions compute the same. What the first one computes from the scalars ahead of the branch it
 //! computes again, so that analyses see what follows from the hints.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{Block, Func, FuncBuilder, Op, Type, Value, substitute_in};
 use crate::ops::scalar::{Scalar, binary};
-use crate::ops::{AxisHint, Cast, Constant, ConstantValue, Effect, If};
+use crate::ops::{AxisHint, Cast, Constant, ConstantValue, If};
 use crate::support::dtype::DType;
 
 /// The claim that an integer scalar is a multiple of a power of two.
@@ -76,7 +76,7 @@ impl RegionCopier<'_, '_> {
         let rest = block.ops.split_off(region.ops.end);
         let own = block.ops.split_off(region.ops.start);
         let rest = Block { args: vec![], ops: rest, yields: std::mem::take(&mut block.yields) };
-        let used = used(&rest);
+        let used = rest.used();
         let results = own.iter().flat_map(|op| &op.results).copied();
         let live: Vec<Value> = results.filter(|result| used.contains(result)).collect();
 
@@ -181,8 +181,7 @@ impl RegionCopier<'_, '_> {
         let op = self.definitions.get(&value)?;
         let operation = op.kind.operation();
         let [result] = op.results[..] else { return None };
-        let is_pure = operation.effect() == Effect::Pure && operation.access().is_none();
-        if !is_pure || !operation.blocks().is_empty() {
+        if !operation.is_speculatable() {
             return None;
         }
         let operands = operation.operands();
@@ -196,15 +195,4 @@ impl RegionCopier<'_, '_> {
         let ty = self.builder.func.ty(result).clone();
         Some(self.builder.one(kind, ty))
     }
-}
-
-/// All values that a block uses, those of nested ones included.
-fn used(block: &Block) -> HashSet<Value> {
-    let mut found: HashSet<Value> = block.yields.iter().copied().collect();
-    block.walk(&mut |op| {
-        let operation = op.kind.operation();
-        found.extend(operation.operands());
-        found.extend(operation.blocks().into_iter().flat_map(|nested| nested.yields.iter().copied()));
-    });
-    found
 }

@@ -1,6 +1,5 @@
 //! Quotients and remainders of vectors of integers by one scalar.
 
-use tile_ir::ops::scalar::ArithKind;
 use tile_ir::ops::{Kind, Scalar, Splat};
 
 use crate::cpu::emit::nest::Point;
@@ -11,9 +10,7 @@ impl Host<'_> {
     /// Returns the result of a division of a vector of integers by a scalar that is not known at build: CPUs have no instruction
     /// for it.
     pub(super) fn divided(&mut self, b: &mut Builder, scalar: &Scalar, point: &Point) -> Option<Val> {
-        let arith = scalar.op.arith;
-        let divides = matches!(arith, ArithKind::Div | ArithKind::Rem | ArithKind::CeilDiv);
-        if point.lanes == 1 || !divides || !scalar.dtype(self.func).is_integer() {
+        if point.lanes == 1 || !scalar.divides_integers(self.func) {
             return None;
         }
         let Kind::Splat(Splat { value }) = self.definitions.get(&scalar.args[1])?.kind else { return None };
@@ -25,6 +22,6 @@ impl Host<'_> {
         let dividend = RangedValue { value: self.at(b, scalar.args[0], point), range: dividend_range };
         let divisor = RangedValue { value: self.scalar(value), range: divisor_range };
         let divisor = UniformDivisor::new(b, divisor).splat(b, point.lanes);
-        Some(divisor.divide(b, dividend).result(b, arith))
+        Some(divisor.divide(b, dividend).result(b, scalar.op.arith))
     }
 }

@@ -6,7 +6,6 @@ use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::analysis::non_negative::Signs;
 use tile_ir::ir::guard::Guard;
 use tile_ir::ir::{Block, Func, Op, ParamKind, Value, backward_slice};
-use tile_ir::ops::scalar::ArithKind;
 use tile_ir::ops::{Kind, MemAccess, has_own_dot};
 use tile_ir::support::limits::MAX_ACCESS_BYTES;
 use tile_ir::transform::unit_stride::{integers, large_accesses};
@@ -69,8 +68,8 @@ pub fn multiples_of_vectors(
     integers(func).map(|value| (value, by.max(assumed.multiple(value)))).chain(of_loaded).collect()
 }
 
-/// The assumptions, with the integer arguments whose divisibility widens an access or a run of quotients, and by what they must divide; likewise scalars
-/// that the kernel has `loaded`.
+/// Adds to the assumptions the integer arguments whose divisibility widens an access or lengthens a run of quotients, and by what they must
+/// divide; likewise scalars that the kernel has `loaded`.
 pub fn needed_multiples(
     func: &Func,
     assumed: LaunchAssumptions,
@@ -101,10 +100,11 @@ pub fn needed_multiples(
     with(needed)
 }
 
-/// What neighbors share under some assumptions.
+/// The widths of accesses and the lengths of runs of quotients under some assumptions.
 #[derive(PartialEq)]
 struct Sharing {
     widths: Vec<u32>,
+    /// Empty where quotients are not asked for.
     quotients: Vec<u64>,
 }
 
@@ -116,7 +116,7 @@ impl Sharing {
     }
 }
 
-/// How many neighbors share each quotient, or have remainders that follow one another, of those by a value that is not a constant.
+/// For each quotient or remainder of a tile by what is not a constant, the number of neighboring elements that are equal or follow one another.
 fn quotient_runs(func: &Func, assumptions: &LaunchAssumptions) -> Vec<u64> {
     let axes = AxisInfoMap::analyze(func, assumptions);
     let run = |value| {
@@ -128,15 +128,14 @@ fn quotient_runs(func: &Func, assumptions: &LaunchAssumptions) -> Vec<u64> {
     runs
 }
 
-/// The result of a division of a tile of integers by what is not a constant.
+/// Returns the result of an operation that divides a tile of integers by what is not a constant.
 fn by_variable_divisor(func: &Func, axes: &AxisInfoMap, op: &Op) -> Option<Value> {
     let (Kind::Scalar(scalar), &[result]) = (&op.kind, &op.results[..]) else { return None };
-    let is_tile = !func.ty(result).is_scalar() && scalar.dtype(func).is_integer();
-    let divides = matches!(scalar.op.arith, ArithKind::Div | ArithKind::Rem | ArithKind::CeilDiv);
-    (is_tile && divides && axes.get(func, scalar.args[1]).single().is_none()).then_some(result)
+    let of_tile = scalar.divides_integers(func) && !func.ty(result).is_scalar();
+    (of_tile && axes.get(func, scalar.args[1]).single().is_none()).then_some(result)
 }
 
-/// Whether tiles are divided by what is not a constant.
+/// Whether tiles of integers are divided by what is not a constant.
 pub fn divides_tiles(func: &Func) -> bool {
     let (mut found, axes) = (false, AxisInfoMap::analyze(func, &LaunchAssumptions::default()));
     func.body.walk(&mut |op| found |= by_variable_divisor(func, &axes, op).is_some());

@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 
 use tile_ir::ir::Value;
 use tile_ir::ops::Scalar;
-use tile_ir::ops::scalar::ArithKind;
 
 use crate::gpu::emit::{Builder, Gpu};
 use crate::mlir::builder::Val;
@@ -16,9 +15,7 @@ use crate::mlir::division::{RangedValue, UniformDivisor, divide};
 impl Gpu<'_> {
     /// Returns the registers of `result`, if the operation divides integers.
     pub(super) fn divided(&mut self, b: &mut Builder, scalar: &Scalar, result: Value) -> Option<Vec<Val>> {
-        let arith = scalar.op.arith;
-        let divides = matches!(arith, ArithKind::Div | ArithKind::Rem | ArithKind::CeilDiv);
-        if !divides || !scalar.dtype(self.func).is_integer() {
+        if !scalar.divides_integers(self.func) {
             return None;
         }
         let [dividends, divisors] = [0, 1].map(|i| self.operands(scalar.args[i]));
@@ -37,7 +34,7 @@ impl Gpu<'_> {
                     Some(shared) => shared.divide(b, dividend),
                     None => divide(b, dividend, divisor),
                 };
-                division.result(b, arith)
+                division.result(b, scalar.op.arith)
             });
             let distance = |i: usize| if run > 1 { i as i64 } else { 0 };
             registers.extend((0..step).map(|i| self.add_constant(b, first, distance(i))));
