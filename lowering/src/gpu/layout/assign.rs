@@ -20,10 +20,11 @@ use super::conversion::{Conversion, conversion};
 use super::distributed::Distributed;
 use super::layout_graph::{LayoutGraph, LinkKind};
 use super::linear::Layout;
+use super::scan::ScannedClass;
 use super::tile_access::{LayoutSite, TileAccess, accesses, by_class};
 use super::warps::{ThreadConfig, choose_warps};
 use super::{dot, scan};
-use crate::gpu::layout::coalesce_dot_stores;
+use crate::gpu::layout::access_layouts;
 
 /// The most elements of a thread that other threads load too (docs/decisions/0187).
 const MAX_REPLICATED: usize = 4;
@@ -61,10 +62,10 @@ pub fn distribute(func: &Func, threads: ThreadConfig, axes: &AxisInfoMap) -> Dis
 
 // ---- choosing
 
-/// The layout of each class, and the layouts of stores that take a tile in another one.
+/// The layout of each class, and the layouts of accesses whose tile has another one.
 struct ChosenLayouts {
     classes: HashMap<usize, Layout>,
-    stores: HashMap<MemAccess, Layout>,
+    accesses: HashMap<MemAccess, Layout>,
     num_warps: u32,
 }
 
@@ -111,8 +112,8 @@ impl Chooser<'_> {
                 self.assign(class, self.choose(class));
             }
         }
-        let stores = coalesce_dot_stores::store_layouts(&self.site, self.graph, [&fragments, &self.layouts]);
-        ChosenLayouts { classes: self.layouts, stores, num_warps: self.num_warps }
+        let accesses = access_layouts::access_layouts(&self.site, self.graph, [&fragments, &self.layouts]);
+        ChosenLayouts { classes: self.layouts, accesses, num_warps: self.num_warps }
     }
 
     /// Assigns a layout to a class that has none, and propagates it.
@@ -241,9 +242,13 @@ impl Chooser<'_> {
             .min()
             .unwrap_or(1);
         let narrowest = streams.iter().map(|access| access.elem_bytes).min();
-        let along = scan::axis(self.site.func, self.graph, class).filter(|&axis| axis != fast);
-        let Some(axis) = along else {
-            return Layout::of_vectors(shape, fast, vector, self.num_warps);
+        let scanned = ScannedClass { site: &self.site, graph: self.graph, class };
+        let axis = match scanned.axis() {
+            Some(axis) if axis != fast => axis,
+            _ => {
+                let run = scanned.contiguous_run(shape, vector, self.num_warps);
+                return Layout::of_vectors(shape, fast, run.unwrap_or(vector), self.num_warps);
+            }
         };
         let vector = vector.min(scan::max_vector(shape, fast, narrowest));
         Layout::for_scan(shape, fast, axis, vector, self.num_warps)
@@ -349,10 +354,9 @@ fn operand_layouts(
             return result.map(|layout| dot::required_layouts(func, op, &layout)).unwrap_or_default();
         }
         LayoutRelation::Lanewise { .. } => {
-            // A store has no result: it takes the coalesced layout, the class layout of its operands, or any when all
-            // are cheap.
-            let coalesced = operation.access().and_then(|place| chosen.stores.get(place)).cloned();
-            result.or(coalesced).or_else(|| classes.of_any(&operands))
+            // A store has no result: it takes the class layout of its operands, or any when all are cheap.
+            let of_access = operation.access().and_then(|place| chosen.accesses.get(place)).cloned();
+            of_access.or(result).or_else(|| classes.of_any(&operands))
         }
         LayoutRelation::View(view) => result.and_then(|result| result.before_reindex(&view)),
         LayoutRelation::Reduce { .. } => classes.of_any(&operands),
@@ -438,6 +442,8 @@ impl Rebuilder<'_> {
         let layouts = operand_layouts(self.site.func, self.graph, self.chosen, &op, None);
         // Asked before the operands become values that the original function does not know.
         let relation = op.kind.operation().layout_relation(self.site.func, &op.results);
+        let of_access =
+            op.kind.operation().access().and_then(|place| self.chosen.accesses.get(place)).cloned();
         self.convert_operands(builder, &mut op, &layouts);
         let tied = matches!(relation, LayoutRelation::Tied(_));
         for block in op.kind.operation_mut().blocks_mut() {
@@ -464,7 +470,7 @@ impl Rebuilder<'_> {
             LayoutRelation::Reduce { axes } => self.layout_without(&op, &axes),
             LayoutRelation::Index { axis } => self.layout_without(&op, &[axis]),
             LayoutRelation::Dot { .. } => self.dot_layout(&op),
-            _ => None,
+            _ => of_access,
         };
         for i in 0..op.results.len() {
             let result = op.results[i];

@@ -5,7 +5,7 @@
 //! - [`access`]: how wide a memory access may be.
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
 //! - `bit_order`: the order of registers, lanes and warps along one axis.
-//! - `coalesce_dot_stores`: layouts in which stores take the results of dots.
+//! - `access_layouts`: layouts of loads and stores whose tile has another one.
 //! - [`conversion`]: how a conversion is done: not at all, by registers, shuffles or shared memory.
 //! - `coord_bits`: which bits of a coordinate registers, lanes and warps hold.
 //! - [`distributed`]: what all of this gives.
@@ -23,9 +23,9 @@
 //! - `warps`: how many warps a program has where the user does not say, and in how many CTAs they are.
 
 pub mod access;
+mod access_layouts;
 pub mod assign;
 mod bit_order;
-mod coalesce_dot_stores;
 pub mod conversion;
 pub mod coord_bits;
 pub mod distributed;

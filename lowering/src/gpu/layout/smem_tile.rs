@@ -56,21 +56,25 @@ impl SmemTile {
 
     /// Rows one after the other, so that writing a tile in layout `from` and reading it in layout `to` has few bank conflicts.
     /// Rows that a warp writes at once may be a power of two apart, so that no padding of each row keeps them from the same
-    /// bank: then padding follows every few rows instead.
+    /// bank: then padding follows every few rows instead. Likewise lanes whose runs within a row are a power of two long: padding follows
+    /// every transaction's bytes.
     pub fn between(from: &Layout, to: &Layout, dtype: DType) -> SmemTile {
         let shape = from.shape();
         let padded = SmemTile::padded(shape, dtype);
-        let Some(axis) = shape.rank().checked_sub(2) else { return padded };
         let fast = shape.rank() - 1;
         let cost = |tile: &SmemTile| {
             let writes = tile.wavefronts(from, dtype, vector_along(from, dtype, fast));
             writes + tile.wavefronts(to, dtype, vector(to, dtype))
         };
-        let vector = MAX_ACCESS_BYTES / dtype.bytes();
-        let padded_by =
-            |shift: u32| SmemTile::new(shape, 0, fast, Some(Padding { axis, shift, elements: vector }));
-        let shifts = 1..shape[axis].ilog2().max(1);
-        let best = shifts.map(padded_by).map(|tile| (cost(&tile), tile)).min_by_key(|(cost, _)| *cost);
+        let elements = MAX_ACCESS_BYTES / dtype.bytes();
+        let within_rows = Padding { axis: fast, shift: (WAVEFRONT / dtype.bytes()).ilog2(), elements };
+        let rows = fast.checked_sub(1).into_iter();
+        let every_few_rows = rows.flat_map(|axis| {
+            (1..shape[axis].ilog2().max(1)).map(move |shift| Padding { axis, shift, elements })
+        });
+        let tiles =
+            every_few_rows.chain([within_rows]).map(|padding| SmemTile::new(shape, 0, fast, Some(padding)));
+        let best = tiles.map(|tile| (cost(&tile), tile)).min_by_key(|(cost, _)| *cost);
         best.filter(|(least, _)| 4 * least < 3 * cost(&padded)).map_or(padded, |(_, tile)| tile)
     }
 
@@ -102,14 +106,15 @@ impl SmemTile {
     }
 
     fn new(shape: &Shape, row_padding: u32, fast: usize, padding: Option<Padding>) -> SmemTile {
+        let padding_along = |axis: usize| {
+            let padding = padding.filter(|padding| padding.axis == axis);
+            padding.map_or(0, |padding| ((shape[axis] - 1) >> padding.shift) * padding.elements)
+        };
         let mut strides = vec![1; shape.rank()];
-        let mut stride = shape[fast] + row_padding;
+        let mut stride = shape[fast] + row_padding + padding_along(fast);
         for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
             strides[axis] = stride;
-            stride *= shape[axis];
-            if let Some(padding) = padding.filter(|padding| padding.axis == axis) {
-                stride += ((shape[axis] - 1) >> padding.shift) * padding.elements;
-            }
+            stride = stride * shape[axis] + padding_along(axis);
         }
         SmemTile { strides, elements: stride, fast, padding, swapped: false, offsets: None }
     }

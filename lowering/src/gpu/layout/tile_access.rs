@@ -5,11 +5,14 @@ use std::collections::{HashMap, HashSet};
 use tile_ir::analysis::axis_info::AxisInfoMap;
 use tile_ir::analysis::program_varying::{Across, varying};
 use tile_ir::analysis::repeated_access::repeated;
-use tile_ir::ir::{Func, Shape, Value};
-use tile_ir::ops::{Effect, MemAccess};
+use tile_ir::ir::{Func, Op, Shape, Value};
+use tile_ir::ops::{Effect, Kind, MemAccess};
 
 use super::access::{self, AccessWidth, Alignment};
 use super::layout_graph::LayoutGraph;
+
+/// Bytes of a tile beyond which its accesses have its own layout.
+const MAX_BYTES: u64 = 64 * 1024;
 
 /// The function whose layouts are chosen, with what is known about it.
 #[derive(Clone, Copy)]
@@ -76,4 +79,18 @@ pub(super) fn by_class<'a>(
         }
     }
     found
+}
+
+/// The value that a load or a store moves, if its addresses can be computed in any layout.
+pub(super) fn moved_value(site: &LayoutSite, graph: &LayoutGraph, op: &Op) -> Option<Value> {
+    let operands = op.kind.operation().operands();
+    let loaded = op.results.iter().copied().filter(|_| matches!(op.kind, Kind::Load(_)));
+    let mut tiles = operands.into_iter().chain(loaded).filter(|&value| graph.has_layout(site.func, value));
+    let value = tiles.next()?;
+    let only_value = tiles.next().is_none() && (op.results.is_empty() || op.results == [value]);
+    let small = |value: Value| {
+        let ty = site.func.ty(value);
+        ty.shape.elements() * u64::from(ty.dtype.bytes()) <= MAX_BYTES
+    };
+    (only_value && small(value)).then_some(value)
 }

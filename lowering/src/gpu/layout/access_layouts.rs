@@ -1,27 +1,27 @@
-//! Layouts in which stores take the results of dots.
+//! Layouts of accesses whose tile has another one.
 //!
-//! A thread holds two contiguous elements of a row of an accumulator at most. Stored in that layout, an instruction
+//! **Results of dots.** A thread holds two contiguous elements of a row of an accumulator at most. Stored in that layout, an instruction
 //! moves a quarter of what it can, and the lanes of a warp are scattered over eight rows. Such a store takes its tile
 //! in whole vectors along a row: the tile goes through shared memory once, and its addresses are computed for that
 //! layout.
 //!
-//! A tile that is read along one axis and written along another, as in a transpose, keeps the layout of its loads, and
+//! **Transposes.** A tile that is read along one axis and written along another keeps the layout of its loads, and
 //! is stored in the one that suits the store, unless a loop repeats it.
+//!
+//! **Scans.** A tile whose threads hold contiguous elements to scan, more than an access moves at once, is loaded and stored in the layout of
+//! its accesses: see [`ScannedClass::contiguous_run`].
 
 use std::collections::HashMap;
 
 use tile_ir::analysis::repeated_access::repeated;
-use tile_ir::ir::{Op, Value};
 use tile_ir::ops::MemAccess;
 
 use crate::gpu::layout::access;
 use crate::gpu::layout::access::AccessWidth;
 use crate::gpu::layout::layout_graph::LayoutGraph;
 use crate::gpu::layout::linear::Layout;
-use crate::gpu::layout::tile_access::LayoutSite;
-
-/// Bytes of a tile beyond which it is stored in its own layout.
-const MAX_BYTES: u64 = 64 * 1024;
+use crate::gpu::layout::scan::ScannedClass;
+use crate::gpu::layout::tile_access::{LayoutSite, moved_value};
 
 /// The fewest elements of a tile for which a conversion is worth its two barriers.
 const MIN_ELEMENTS: u64 = 1024;
@@ -29,9 +29,9 @@ const MIN_ELEMENTS: u64 = 1024;
 /// Bytes of a sector, which memory moves as a whole.
 const SECTOR_BYTES: u32 = 32;
 
-/// The layouts of stores whose tile has another one: for classes that follow from dots, which are `fragments`, and for
+/// The layouts of accesses whose tile has another one: for classes that follow from dots, which are `fragments`, and for
 /// others among all classes.
-pub(in crate::gpu) fn store_layouts(
+pub(in crate::gpu) fn access_layouts(
     site: &LayoutSite,
     graph: &LayoutGraph,
     [fragments, classes]: [&HashMap<usize, Layout>; 2],
@@ -43,31 +43,24 @@ pub(in crate::gpu) fn store_layouts(
         return found;
     }
     site.func.body.walk(&mut |op| {
-        if let Some(&place) = op.kind.operation().access()
-            && let Some(class) = stored_value(site, graph, op).map(|value| graph.class(value))
-        {
+        let moved = moved_value(site, graph, op).map(|value| graph.class(value));
+        if let (Some(&place), Some(class)) = (op.kind.operation().access(), moved) {
+            let stores = op.results.is_empty();
             let layout = match (fragments.get(&class), classes.get(&class)) {
-                (Some(current), _) => row_vectors(site, &place, current),
-                (None, _) if repeated.contains(&place) => None,
-                (None, current) => current.and_then(|current| transposed(site, &place, current)),
+                (Some(current), _) => row_vectors(site, &place, current).filter(|_| stores),
+                (None, Some(current)) => {
+                    let of_store =
+                        || transposed(site, &place, current).filter(|_| !repeated.contains(&place));
+                    ScannedClass { site, graph, class }
+                        .access_layout(&place, current)
+                        .or_else(|| stores.then(of_store)?)
+                }
+                (None, None) => None,
             };
             found.extend(layout.map(|layout| (place, layout)));
         }
     });
     found
-}
-
-/// The value of a store, if its addresses can be computed in any layout.
-fn stored_value(site: &LayoutSite, graph: &LayoutGraph, op: &Op) -> Option<Value> {
-    let operands = op.kind.operation().operands();
-    let mut tiles = operands.into_iter().filter(|&value| graph.has_layout(site.func, value));
-    let value = tiles.next()?;
-    let only_value = tiles.next().is_none() && op.results.is_empty();
-    let small = |value: Value| {
-        let ty = site.func.ty(value);
-        ty.shape.elements() * u64::from(ty.dtype.bytes()) <= MAX_BYTES
-    };
-    (only_value && small(value)).then_some(value)
 }
 
 /// Whole vectors along a row, if this layout stores less than half of one at once.
