@@ -116,12 +116,16 @@ impl Sharing {
     }
 }
 
-/// For each quotient or remainder of a tile by what is not a constant, the number of neighboring elements that are equal or follow one another.
+/// Neighboring elements that share a quotient: longer runs would leave less than a quarter of the divisions, for fewer shapes.
+const QUOTIENT_RUN: u64 = 4;
+
+/// For each quotient or remainder of a tile by what is not a constant, the number of neighboring elements that are equal or follow one another,
+/// up to [`QUOTIENT_RUN`].
 fn quotient_runs(func: &Func, assumptions: &LaunchAssumptions) -> Vec<u64> {
     let axes = AxisInfoMap::analyze(func, assumptions);
     let run = |value| {
         let info = axes.get(func, value).axes;
-        info.iter().map(|axis| axis.constancy.max(axis.contiguity)).max().unwrap_or(1)
+        info.iter().map(|axis| axis.constancy.max(axis.contiguity).min(QUOTIENT_RUN)).max().unwrap_or(1)
     };
     let mut runs = vec![];
     func.body.walk(&mut |op| runs.extend(by_variable_divisor(func, &axes, op).map(run)));
