@@ -35,25 +35,20 @@ mod kernels {
 
     use crate::welford::mean_and_variance;
 
-    /// Shifts, activates and stores, with one of the activations, which all programs of a launch have. Each branch does all of it:
-    /// nothing of a tile outlives a branch.
+    /// Activates by one of the activations, which all programs of a launch have, adds and stores. Each branch does all of it: nothing of a
+    /// tile outlives a branch.
     #[fuse_fn]
-    fn epilogue<T: Float>(
-        out: &mut [T],
-        mask: Tile<bool>,
-        (x_hat, gamma, beta, residual_values): (Tile<f32>, Tile<f32>, Tile<f32>, Tile<f32>),
-        act: i32,
-    ) {
+    fn epilogue<T: Float>(out: &mut [T], mask: Tile<bool>, y: Tile<f32>, residual: Tile<T>, act: i32) {
         if act == 1 {
-            tl::store(out, (tl::relu(x_hat * gamma + beta) + residual_values).to::<T>(), mask);
+            tl::store(out, (tl::relu(y) + residual.to::<f32>()).to::<T>(), mask);
         } else if act == 2 {
-            tl::store(out, (tl::gelu::<T>(x_hat * gamma + beta) + residual_values).to::<T>(), mask);
+            tl::store(out, (tl::gelu::<T>(y) + residual.to::<f32>()).to::<T>(), mask);
         } else if act == 3 {
-            tl::store(out, (tl::gelu_tanh::<T>(x_hat * gamma + beta) + residual_values).to::<T>(), mask);
+            tl::store(out, (tl::gelu_tanh::<T>(y) + residual.to::<f32>()).to::<T>(), mask);
         } else if act == 4 {
-            tl::store(out, (tl::silu::<T>(x_hat * gamma + beta) + residual_values).to::<T>(), mask);
+            tl::store(out, (tl::silu::<T>(y) + residual.to::<f32>()).to::<T>(), mask);
         } else {
-            tl::store(out, (x_hat * gamma + beta + residual_values).to::<T>(), mask);
+            tl::store(out, (y + residual.to::<f32>()).to::<T>(), mask);
         }
     }
 
@@ -87,13 +82,8 @@ mod kernels {
         let scale = tl::rsqrt(tl::sum(centered * centered, 0) / n_cols as f32 + eps);
         let gamma = tl::load(gamma + cols, mask).to::<f32>();
         let beta = tl::load(beta + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
-        let residual_values = tl::load(residual + row * n_cols + cols, mask & (add_residual != 0), 0.0);
-        epilogue::<T>(
-            out + row * n_cols + cols,
-            mask,
-            (centered * scale, gamma, beta, residual_values.to::<f32>()),
-            act,
-        );
+        let residual = tl::load(residual + row * n_cols + cols, mask & (add_residual != 0), 0.0);
+        epilogue::<T>(out + row * n_cols + cols, mask, centered * scale * gamma + beta, residual, act);
     }
 
     /// The same of rows longer than any tile: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
@@ -130,12 +120,11 @@ mod kernels {
         for first in (0..n_cols).step_by(BLOCK) {
             let mask = first + cols < n_cols;
             let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
-            let residual_values =
-                tl::load(residual + row * n_cols + first + cols, mask & (add_residual != 0), 0.0);
+            let residual = tl::load(residual + row * n_cols + first + cols, mask & (add_residual != 0), 0.0);
             let gamma = tl::load(gamma + first + cols, mask).to::<f32>();
             let beta = tl::load(beta + first + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
-            let out = out + row * n_cols + first + cols;
-            epilogue::<T>(out, mask, ((x - mean) * scale, gamma, beta, residual_values.to::<f32>()), act);
+            let y = (x - mean) * scale * gamma + beta;
+            epilogue::<T>(out + row * n_cols + first + cols, mask, y, residual, act);
         }
     }
 }
