@@ -123,7 +123,7 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
             if by_pointers || of_f32_views { partly_vectorized(body, &aligned, others)? } else { vec![] };
         let mut found = vec![];
         for (widened, specialization) in std::iter::once((Widened::All, aligned)).chain(partly) {
-            found.extend(with_warpgroups(body, widened, specialization)?);
+            found.extend(with_warpgroups(body, Movement::Vectors(widened), specialization)?);
         }
         Ok(found)
     };
@@ -137,7 +137,7 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
         let by_others = if by_tma.is_empty() { others } else { Gpus::WithoutWgmma };
         found.extend(by_tma);
         found.extend(with_vectors(&unit, by_others)?);
-        found.push(built(unit.moving(Movement::Elements), others)?);
+        found.extend(elements_with_warpgroups(&unit, others)?);
     }
     found.extend(of_single_iterations(base, others)?);
     if strides.is_empty() {
@@ -154,7 +154,9 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
                     let any = for_any_arguments(base, &found[aligned], others)?;
                     found.extend(any);
                 }
-                found.extend(of_elements(base, by_pointers, others)?);
+                if let Some(elements) = of_elements(base, by_pointers, others)? {
+                    found.extend(with_warpgroups(base, Movement::Elements, elements)?);
+                }
             }
         }
     } else if !has_dot(&base.func, |_| true) {
@@ -168,7 +170,7 @@ fn guarded(base: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Re
         if body.axes.operands != OperandOrder::Rows {
             found.extend(with_vectors(body, others)?);
         }
-        found.push(built(body.moving(Movement::Elements), gpus)?);
+        found.extend(elements_with_warpgroups(body, gpus)?);
     }
     Ok(found)
 }
@@ -213,26 +215,31 @@ fn first_tensor(body: &SpecializedFunc, results: &[DotResults]) -> Result<Option
     Ok(None)
 }
 
-/// A specialization that moves vectors, behind the one for GPUs whose warpgroups multiply what it copies, if they can.
+/// A specialization without TMA, behind the one for GPUs whose warpgroups multiply what threads copy or store, if they can.
 fn with_warpgroups(
     body: &SpecializedFunc,
-    widened: Widened,
-    mut vectors: Specialization,
+    movement: Movement,
+    mut by_warps: Specialization,
 ) -> Result<Vec<Specialization>, Refusal> {
-    let by_vectors = !matches!(widened, Widened::OfOperand(..)) && vectors.gpus == Gpus::All;
-    let warps = body.requests.num_warps.or_else(|| dot::wgmma_warps(&body.func)).filter(|_| by_vectors);
-    let Some(warps) = warps else { return Ok(vec![vectors]) };
-    let mut by_warpgroups = body.moving(Movement::Vectors(widened));
+    let chosen = || body.requests.num_warps.or_else(|| dot::wgmma_warps(&body.func));
+    let Some(warps) = chosen().filter(|_| by_warps.gpus == Gpus::All) else { return Ok(vec![by_warps]) };
+    let mut by_warpgroups = body.moving(movement);
     by_warpgroups.axes.dots = DotsBy::Warpgroups;
     by_warpgroups.requests.num_warps = Some(warps);
     match built(by_warpgroups, Gpus::WithWgmma) {
         Ok(found) => {
-            vectors.gpus = Gpus::WithoutWgmma;
-            Ok(vec![found, vectors])
+            by_warps.gpus = Gpus::WithoutWgmma;
+            Ok(vec![found, by_warps])
         }
         Err(refusal @ Refusal::Invalid(_)) => Err(refusal),
-        Err(_) => Ok(vec![vectors]),
+        Err(_) => Ok(vec![by_warps]),
     }
+}
+
+/// The specialization that moves elements one by one, behind the one whose warpgroups multiply, if they can.
+fn elements_with_warpgroups(body: &SpecializedFunc, gpus: Gpus) -> Result<Vec<Specialization>, Refusal> {
+    let elements = built(body.moving(Movement::Elements), gpus)?;
+    with_warpgroups(body, Movement::Elements, elements)
 }
 
 /// Specializations whose loops with dots move vectors, and what is around them elements, where that needs less than

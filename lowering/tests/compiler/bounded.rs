@@ -340,27 +340,37 @@ fn a_strided_matmul_is_specialized_for_each_layout_of_its_operands() {
             unit_strides: ak is 1, bn is 1, cn is 1; a 8, b 8, c 8
             unit_strides_scalar_epilogue_wgmma: ak is 1, bn is 1, cn is 1; a 8, b 8, c 1
             unit_strides_scalar_epilogue: ak is 1, bn is 1, cn is 1; a 8, b 8, c 1
+            unit_strides_scalar_b_wgmma: ak is 1, bn is 1, cn is 1; a 8, b 1, c 1
             unit_strides_scalar_b: ak is 1, bn is 1, cn is 1; a 8, b 1, c 1
+            unit_strides_scalar_a_wgmma: ak is 1, bn is 1, cn is 1; a 1, b 8, c 1
             unit_strides_scalar_a: ak is 1, bn is 1, cn is 1; a 1, b 8, c 1
+            unit_strides_odd_wgmma: ak is 1, bn is 1, cn is 1; a 1, b 1, c 1
             unit_strides_odd: ak is 1, bn is 1, cn is 1; a 1, b 1, c 1
             unit_strides_2_wgmma: am is 1, bn is 1, cn is 1; a 8, b 8, c 8
             unit_strides_2: am is 1, bn is 1, cn is 1; a 8, b 8, c 8
             unit_strides_2_scalar_epilogue_wgmma: am is 1, bn is 1, cn is 1; a 8, b 8, c 1
             unit_strides_2_scalar_epilogue: am is 1, bn is 1, cn is 1; a 8, b 8, c 1
+            unit_strides_2_scalar_b_wgmma: am is 1, bn is 1, cn is 1; a 8, b 1, c 1
             unit_strides_2_scalar_b: am is 1, bn is 1, cn is 1; a 8, b 1, c 1
+            unit_strides_2_scalar_a_wgmma: am is 1, bn is 1, cn is 1; a 1, b 8, c 1
             unit_strides_2_scalar_a: am is 1, bn is 1, cn is 1; a 1, b 8, c 1
+            unit_strides_2_odd_wgmma: am is 1, bn is 1, cn is 1; a 1, b 1, c 1
             unit_strides_2_odd: am is 1, bn is 1, cn is 1; a 1, b 1, c 1
             unit_strides_3_wgmma: ak is 1, bk is 1, cn is 1; a 8, b 8, c 8
             unit_strides_3: ak is 1, bk is 1, cn is 1; a 8, b 8, c 8
             unit_strides_3_scalar_epilogue_wgmma: ak is 1, bk is 1, cn is 1; a 8, b 8, c 1
             unit_strides_3_scalar_epilogue: ak is 1, bk is 1, cn is 1; a 8, b 8, c 1
+            unit_strides_3_odd_wgmma: ak is 1, bk is 1, cn is 1; a 1, b 1, c 1
             unit_strides_3_odd: ak is 1, bk is 1, cn is 1; a 1, b 1, c 1
             unit_strides_4_wgmma: am is 1, bk is 1, cn is 1; a 8, b 8, c 8
             unit_strides_4: am is 1, bk is 1, cn is 1; a 8, b 8, c 8
             unit_strides_4_scalar_epilogue_wgmma: am is 1, bk is 1, cn is 1; a 8, b 8, c 1
             unit_strides_4_scalar_epilogue: am is 1, bk is 1, cn is 1; a 8, b 8, c 1
+            unit_strides_4_scalar_b_wgmma: am is 1, bk is 1, cn is 1; a 8, b 1, c 1
             unit_strides_4_scalar_b: am is 1, bk is 1, cn is 1; a 8, b 1, c 1
+            unit_strides_4_scalar_a_wgmma: am is 1, bk is 1, cn is 1; a 1, b 8, c 1
             unit_strides_4_scalar_a: am is 1, bk is 1, cn is 1; a 1, b 8, c 1
+            unit_strides_4_odd_wgmma: am is 1, bk is 1, cn is 1; a 1, b 1, c 1
             unit_strides_4_odd: am is 1, bk is 1, cn is 1; a 1, b 1, c 1
             general: ; a 1, b 1, c 1
         "#]],
@@ -390,6 +400,7 @@ fn a_matmul_is_specialized_for_misaligned_results() {
             aligned: ; x 8, w 8, y 8
             scalar_epilogue_wgmma: ; x 8, w 8, y 1
             scalar_epilogue: ; x 8, w 8, y 1
+            odd_wgmma: ; x 1, w 1, y 1
             odd: ; x 1, w 1, y 1
             general: ; x 1, w 1, y 1
         "#]],

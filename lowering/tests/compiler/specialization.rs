@@ -207,9 +207,9 @@ fn tiles_of_several_rows_have_a_specialization_for_unaligned_rows() {
     assert_eq!(names(matrix), ["aligned", "odd", "general"]);
 }
 
-/// ptxas spills a general specialization with dots of bytes, unless it is told how few blocks are enough.
+/// ptxas spills a general specialization with dots, unless it is told how few blocks are enough.
 #[test]
-fn general_dots_of_bytes_ask_for_one_block() {
+fn general_dots_ask_for_one_block() {
     let limits = |dtype: &str| {
         let source = format!(
             "#[fuse_kernel()]
@@ -226,8 +226,9 @@ fn general_dots_of_bytes_ask_for_one_block() {
             .map(|specialization| (specialization.name.clone(), specialization.plan.limit))
             .collect::<Vec<_>>()
     };
-    assert_eq!(limits("i8"), named([("aligned", None), ("general", Some(Limit::Blocks(1)))]));
-    assert_eq!(limits("f16"), named([("aligned", None), ("general", None)]));
+    for dtype in ["i8", "f16", "f32"] {
+        assert_eq!(limits(dtype), named([("aligned", None), ("general", Some(Limit::Blocks(1)))]), "{dtype}");
+    }
 }
 
 #[test]
@@ -341,12 +342,16 @@ fn accesses_are_reported_by_line() {
         tensor_nt_odd: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 4
         tensor_tt_odd: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 4
         aligned: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 8
+        odd_wgmma: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
         odd: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
         aligned_tn: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 8
+        odd_wgmma_tn: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
         odd_tn: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
         aligned_nt: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 8
+        odd_wgmma_nt: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
         odd_nt: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
         aligned_tt: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 8
+        odd_wgmma_tt: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
         odd_tt: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
         general: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
     "#]]

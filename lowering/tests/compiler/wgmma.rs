@@ -372,7 +372,7 @@ fn each_gpu_has_its_specializations() {
     expect![[r#"
         sm_80: aligned, odd, aligned_tn, odd_tn, aligned_nt, odd_nt, aligned_tt, odd_tt, general
         sm_89: aligned, odd, aligned_tn, odd_tn, aligned_nt, odd_nt, aligned_tt, odd_tt, general
-        sm_90: tensor, tensor_tn, tensor_nt, tensor_tt, tensor_odd, tensor_tn_odd, tensor_nt_odd, tensor_tt_odd, odd, odd_tn, odd_nt, odd_tt, general
+        sm_90: tensor, tensor_tn, tensor_nt, tensor_tt, tensor_odd, tensor_tn_odd, tensor_nt_odd, tensor_tt_odd, odd_wgmma, odd_wgmma_tn, odd_wgmma_nt, odd_wgmma_tt, general
         sm_100: aligned, odd, aligned_tn, odd_tn, aligned_nt, odd_nt, aligned_tt, odd_tt, general
     "#]]
     .assert_eq(&[80, 89, 90, 100].map(of).concat());

@@ -16,14 +16,13 @@ use tile_ir::analysis::axis_info::{AxisInfoMap, LaunchAssumptions};
 use tile_ir::ir::guard::Guard;
 use tile_ir::ir::{Func, verify};
 use tile_ir::support::diagnostic::list;
-use tile_ir::support::dtype::DType;
 use tile_ir::transform;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 use tile_ir::transform::transpose_operands::transpose_operands;
 use tile_ir::transform::unit_stride::{assume_unit_strides, unit_strides};
 use tile_ir::transform::view_strides::assume_contiguous;
 
-use self::axes::{Axes, Movement, Programs};
+use self::axes::{Axes, Programs};
 use self::refusal::{InvalidBehind, MAX_TENSOR_MAPS, Refusal};
 pub use self::register_limit::NO_LIMIT as NO_REGISTER_LIMIT;
 pub use self::requests::{DisabledPasses, KernelRequests};
@@ -333,11 +332,11 @@ fn limit_of_axes(body: &SpecializedFunc, plan: &GpuPlan) -> Option<Limit> {
         // Without a limit ptxas saves registers by making loads late.
         return Some(register_limit::block_limit(NO_REGISTER_LIMIT, plan.threads()));
     }
-    // Where operands of bytes are gathered one by one, ptxas keeps 32 values in registers and spills the others unless
-    // it knows how few blocks are enough.
-    let gathers_bytes =
-        body.axes.movement == Movement::Checked && has_dot(&body.func, |elem| elem == DType::I8);
-    plan.limit.or_else(|| gathers_bytes.then_some(Limit::Blocks(1)))
+    // Where operands are gathered one by one, ptxas keeps 32 values in registers and spills the others unless it knows how few blocks
+    // are enough.
+    let by_elements = !body.axes.has_vectors() && !body.axes.copies_for_wgmma();
+    let gathers_operands = by_elements && has_dot(&body.func, |_| true);
+    plan.limit.or_else(|| gathers_operands.then_some(Limit::Blocks(1)))
 }
 
 // ---- the CPU

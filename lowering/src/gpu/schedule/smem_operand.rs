@@ -288,7 +288,7 @@ pub fn stored_operands(distributed: &Distributed, body: &For) -> Option<Vec<Stor
     Some(found)
 }
 
-/// Rows are along the axis along which a thread has more contiguous elements, of those that warpgroups read.
+/// Rows are along the axis along which a thread has more contiguous elements, then a warp, of those that warpgroups read.
 fn stored_operand(
     distributed: &Distributed,
     dot: Value,
@@ -297,7 +297,8 @@ fn stored_operand(
 ) -> Option<StoredOperand> {
     let layout = distributed.layouts.get(&value)?;
     let readable = (0..2).filter(|&fast| is_read_by_warpgroups(distributed, side, (value, dot), fast));
-    let fast = readable.max_by_key(|&fast| (layout.thread_contiguity(fast), fast == inner_axis(2, side)))?;
+    let runs = |fast: usize| (layout.thread_contiguity(fast), layout.warp_contiguity(fast));
+    let fast = readable.max_by_key(|&fast| (runs(fast), fast == inner_axis(2, side)))?;
     let tile = OperandTile::new(distributed.func.ty(value), fast, LineOrder::Panels);
     let viewed = (value, tile.clone());
     Some(StoredOperand { dot, side, value, tile, fast, is_invariant: false, viewed })
