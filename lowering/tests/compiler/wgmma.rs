@@ -640,8 +640,8 @@ fn a_producer_warp_loads_for_consumer_warpgroups() {
         wgmma.wait_group.sync.aligned 0;
         @%p22 mbarrier.arrive.shared::cta.b64 _, [%rd36];
         @%p10 cp.async.bulk.wait_group.read 0;
-        bar.sync 8, 128;
-        bar.sync 8, 128;
+        bar.sync 9, 128;
+        bar.sync 9, 128;
         @%p10 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r48, %r49}], [%rd41];
         @%p10 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r50, %r49}], [%rd42];
         @%p10 cp.async.bulk.commit_group;

@@ -5,6 +5,7 @@ use super::clock::VectorClock;
 use super::machine::Cx;
 use super::simulate::Simulate;
 use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
+use crate::gpu::schedule::named_barrier::NamedBarrier;
 use tile_ir::ir::{Op, Storage, Value};
 use tile_ir::ops::schedule::{InitVisibility, MmaOrderStep, Stage, stages};
 use tile_ir::ops::{
@@ -68,9 +69,9 @@ impl MbarState {
     }
 }
 
-/// A named barrier: that of a role, or the one at which a warpgroup waits for its place in the order of dots.
+/// What agents did at a named barrier.
 #[derive(Clone, Default, Debug)]
-pub struct NamedBarrier {
+pub struct NamedBarrierState {
     arrived: usize,
     /// Whether somebody among those that arrived waits.
     waits: bool,
@@ -78,7 +79,7 @@ pub struct NamedBarrier {
     clock: VectorClock,
 }
 
-impl NamedBarrier {
+impl NamedBarrierState {
     /// One more of so many agents arrives.
     fn arrive(&mut self, of: usize, clock: &VectorClock) -> Result<(), String> {
         self.arrived += 1;
@@ -92,13 +93,6 @@ impl NamedBarrier {
         (self.arrived, self.waits, self.generation) = (0, false, self.generation + 1);
         Ok(())
     }
-}
-
-/// Which named barrier of a block.
-#[derive(Clone, Copy)]
-pub enum BarrierName {
-    Role,
-    Order(usize),
 }
 
 impl<'f> Cx<'_, 'f> {
@@ -268,15 +262,11 @@ impl Simulate for ClusterWait {
 }
 
 impl Cx<'_, '_> {
-    fn named_barrier(&mut self, name: BarrierName) -> &mut NamedBarrier {
-        let cta = self.cta_mut();
-        match name {
-            BarrierName::Role => &mut cta.role_barrier,
-            BarrierName::Order(warpgroup) => &mut cta.order[warpgroup],
-        }
+    fn named_barrier(&mut self, name: NamedBarrier) -> &mut NamedBarrierState {
+        self.cta_mut().named_barriers.entry(name.number()).or_default()
     }
 
-    fn arrive_named(&mut self, name: BarrierName, of: usize) -> Result<(), String> {
+    fn arrive_named(&mut self, name: NamedBarrier, of: usize) -> Result<(), String> {
         let clock = self.agent.clock.clone();
         self.named_barrier(name).arrive(of, &clock)?;
         self.shared.events += 1;
@@ -284,7 +274,7 @@ impl Cx<'_, '_> {
     }
 
     /// Arrives at a named barrier and waits there for so many agents, itself among them.
-    pub fn meet(&mut self, name: BarrierName, of: usize) -> Result<Step, String> {
+    pub fn meet(&mut self, name: NamedBarrier, of: usize) -> Result<Step, String> {
         let generation = match self.agent.named_wait {
             Some(generation) => generation,
             None => {
@@ -313,7 +303,7 @@ impl Simulate for Barrier {
         cx.end_reads(&reads);
         match cx.agent.role {
             AgentRole::AllWarps | AgentRole::Producer => Ok(Step::Next),
-            AgentRole::Consumer { .. } => cx.meet(BarrierName::Role, cx.shared.warpgroups()),
+            AgentRole::Consumer { .. } => cx.meet(NamedBarrier::Consumers, cx.shared.warpgroups()),
         }
     }
 }
@@ -324,14 +314,14 @@ impl Simulate for MmaOrder {
             return Err("only consumer warpgroups take part in the order of dots".into());
         };
         let warpgroups = cx.shared.warpgroups();
-        let is_last = warpgroup + 1 == warpgroups;
+        let (is_last, next) = (warpgroup + 1 == warpgroups, (warpgroup + 1) % warpgroups);
         // A warpgroup that waits, and the one that lets it begin.
         let pair = 2;
         match self.step {
-            MmaOrderStep::Wait => return cx.meet(BarrierName::Order(warpgroup), pair),
+            MmaOrderStep::Wait => return cx.meet(NamedBarrier::MmaTurn(warpgroup as u32), pair),
             MmaOrderStep::Init if !is_last => {}
             MmaOrderStep::Init | MmaOrderStep::Arrive => {
-                cx.arrive_named(BarrierName::Order((warpgroup + 1) % warpgroups), pair)?;
+                cx.arrive_named(NamedBarrier::MmaTurn(next as u32), pair)?;
             }
         }
         Ok(Step::Next)

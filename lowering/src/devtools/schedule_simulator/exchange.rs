@@ -4,10 +4,10 @@
 //! wait for the reads of what is there are a race.
 
 use super::agent::{AgentRole, Step};
-use super::barrier::BarrierName;
 use super::clock::ClockEntry;
 use super::machine::Cx;
 use super::simulate::Simulate;
+use crate::gpu::schedule::named_barrier::NamedBarrier;
 use tile_ir::ir::{Op, Value};
 use tile_ir::ops::schedule::PartialExchange;
 use tile_ir::ops::{Kind, ReduceBatch};
@@ -90,7 +90,7 @@ impl Simulate for ReduceBatch {
             (0..self.body.ops.len()).try_for_each(|index| cx.complete_exchange(self, index))?;
         }
         if matches!(cx.agent.role, AgentRole::Consumer { .. })
-            && cx.meet(BarrierName::Role, cx.shared.warpgroups())? == Step::Blocked
+            && cx.meet(NamedBarrier::Consumers, cx.shared.warpgroups())? == Step::Blocked
         {
             return Ok(Step::Blocked);
         }

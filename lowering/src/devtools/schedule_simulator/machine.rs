@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::agent::{Agent, AgentRole, Datum, Step};
-use super::barrier::{MbarState, NamedBarrier};
+use super::barrier::{MbarState, NamedBarrierState};
 use super::clock::{ClockEntry, VectorClock};
 use super::exchange::PartialReads;
 use super::memory::{GlobalMemory, Launch, ViewBlock};
@@ -62,9 +62,8 @@ pub struct CtaState<'f> {
     /// Those of the barriers that other blocks of the cluster see behind their wait for it.
     pub unseen: HashSet<Value>,
     pub partials: HashMap<(Value, bool), PartialReads>,
-    /// The barrier of the consumers' role, and those of the order of dots.
-    pub role_barrier: NamedBarrier,
-    pub order: Vec<NamedBarrier>,
+    /// Its named barriers, by their numbers.
+    pub named_barriers: HashMap<u32, NamedBarrierState>,
     pub published: Vec<PublishedTile>,
     /// Agents of roles that have not ended.
     pub running: usize,
@@ -198,15 +197,13 @@ impl<'f> SimulatedGpu<'f> {
     fn launch_blocks(&mut self, indices: std::ops::Range<u32>) -> Result<(), ScheduleFault> {
         self.agents.clear();
         for (cta, index) in indices.enumerate() {
-            let warpgroups = self.shared.warpgroups();
             self.shared.ctas.push(CtaState {
                 buffers: HashMap::new(),
                 barriers: HashMap::new(),
                 initialized: false,
                 unseen: HashSet::new(),
                 partials: HashMap::new(),
-                role_barrier: NamedBarrier::default(),
-                order: vec![NamedBarrier::default(); warpgroups],
+                named_barriers: HashMap::new(),
                 published: vec![],
                 running: 0,
                 changes: HashMap::new(),

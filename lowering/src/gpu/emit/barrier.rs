@@ -1,6 +1,7 @@
 //! Emission of barriers between a program's warps, and of `mbarrier` initialization.
 
-use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
+use crate::gpu::emit::{Builder, Gpu, statement};
+use crate::gpu::schedule::named_barrier::NamedBarrier;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 
@@ -13,16 +14,9 @@ impl Gpu<'_> {
         } else if num_warps == 1 {
             warp_barrier(b);
         } else if self.plan.is_warp_specialized() {
-            named_barrier(b, 1, num_warps);
-        } else if self.plan.programs == 1 {
-            block_barrier(b);
+            named_barrier(b, NamedBarrier::Consumers, num_warps);
         } else {
-            // A barrier whose id is not a constant would reserve all sixteen for the block.
-            for program in 0..self.plan.programs {
-                let index = b.int(Ty::I32, i64::from(program));
-                let own = b.icmp(IntPredicate::Eq, self.thread.program_in_block, index);
-                b.if_then(own, |b| named_barrier(b, program + 1, num_warps));
-            }
+            block_barrier(b);
         }
     }
 }
@@ -50,8 +44,8 @@ pub(super) fn block_barrier(b: &mut Builder) {
 }
 
 /// One of the block's named barriers, for `num_warps` warps.
-fn named_barrier(b: &mut Builder, id: u32, num_warps: u32) {
-    let operands = [id, num_warps * 32].map(|operand| b.int(Ty::I32, i64::from(operand)));
+fn named_barrier(b: &mut Builder, barrier: NamedBarrier, num_warps: u32) {
+    let operands = [barrier.number(), num_warps * 32].map(|operand| b.int(Ty::I32, i64::from(operand)));
     b.effect_with("nvvm.barrier", &operands, &[("operandSegmentSizes", "array<i32: 1, 1, 0>")]);
 }
 

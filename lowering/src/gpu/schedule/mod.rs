@@ -15,6 +15,7 @@ pub mod iteration_split;
 mod loops;
 pub mod membar;
 pub mod multicast;
+pub mod named_barrier;
 pub mod overlap_chained_dots;
 pub mod pdl;
 pub mod ping_pong;

@@ -6,6 +6,7 @@ use crate::gpu::emit::pdl::INSTRUCTION_PREFIX;
 use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
 use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 use crate::gpu::schedule::MBARRIER_BYTES;
+use crate::gpu::schedule::named_barrier::NamedBarrier;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use tile_ir::ir::{Op, Storage, Value};
@@ -14,9 +15,6 @@ use tile_ir::ops::{
     Barrier, ClusterArrive, ClusterWait, ExpectTx, MbarArrive, MbarInit, MbarWait, MmaOrder, PdlWait,
     ProxyFence, WarpBarrier,
 };
-
-/// The named barrier of the first warpgroup: 0 is the block's and 1 the program's.
-const FIRST_MMA_ORDER_BARRIER: u32 = 2;
 
 /// A list of `mbarrier` objects that is initialized: so many arrivals complete a phase.
 #[derive(Clone, Copy)]
@@ -62,8 +60,8 @@ impl Gpu<'_> {
     /// A step in the order of dots: warpgroups take turns (ping-pong).
     pub(in crate::gpu::emit) fn order_mma(&mut self, b: &mut Builder, step: MmaOrderStep) {
         let warpgroups = self.plan.schedule.distributed.num_warps / WARPGROUP_WARPS;
-        let [zero, one, last, first] =
-            [0, 1, warpgroups - 1, FIRST_MMA_ORDER_BARRIER].map(|index| b.int(Ty::I32, i64::from(index)));
+        let [zero, one, last, first] = [0, 1, warpgroups - 1, NamedBarrier::MmaTurn(0).number()]
+            .map(|index| b.int(Ty::I32, i64::from(index)));
         let own = self.warpgroup(b);
         let is_last = b.icmp(IntPredicate::Eq, own, last);
         let after = b.add(own, one);

@@ -15,6 +15,7 @@ use crate::gpu::layout::Coord;
 use crate::gpu::layout::dot::wgmma_fragments;
 use crate::gpu::layout::warpgroup::{SWIZZLE_ROW_BYTES, WARPGROUP_WARPS, WGMMA_M};
 use crate::gpu::schedule::epilogue::{CHUNK_BYTES, MAX_CHUNKS, StoreChunks};
+use crate::gpu::schedule::named_barrier::NamedBarrier;
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use tile_ir::ir::{Op, Shape};
@@ -25,8 +26,6 @@ use tile_ir::support::dtype::DType;
 const MATRIX: u32 = 8;
 /// Elements of a thread in as many columns as one of them has: two of one row, two of another.
 const THREAD_ELEMENTS: usize = 4;
-/// The named barrier of the first warpgroup, behind those of the MMA order.
-const FIRST_STORE_BARRIER: u32 = 8;
 
 impl GpuEmit for TmaStore {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
@@ -272,14 +271,14 @@ impl Gpu<'_> {
 
     /// Waits for the other warps of this warpgroup.
     fn warpgroup_barrier(&self, b: &mut Builder, warpgroup: Val) {
-        let threads = WARPGROUP_WARPS * 32;
+        let (threads, first) = (WARPGROUP_WARPS * 32, NamedBarrier::Store(0).number());
         // A barrier whose number is not a constant would reserve all sixteen for the block.
         if self.plan.schedule.distributed.num_warps == WARPGROUP_WARPS {
-            let text = format!("bar.sync {FIRST_STORE_BARRIER}, {threads};");
+            let text = format!("bar.sync {first}, {threads};");
             statement(b, &text, "~{memory}", &[], &[]);
             return;
         }
-        let first = b.int(Ty::I32, i64::from(FIRST_STORE_BARRIER));
+        let first = b.int(Ty::I32, i64::from(first));
         let number = b.add(warpgroup, first);
         statement(b, &format!("bar.sync $0, {threads};"), "r,~{memory}", &[number], &[]);
     }
