@@ -125,7 +125,8 @@ fn row_example(row: &ScalarOp) -> String {
     let integers = !row.class.contains(DType::F32);
     let args = match (row.rule, row.params.len(), integers) {
         (TypeRule::Select, ..) => "tile > 0.0, tile, 0.0",
-        (_, 1, _) => "tile",
+        (_, 1, true) => "n",
+        (_, 1, false) => "tile",
         (_, 2, true) => "n, BLOCK",
         (_, 2, false) => "tile, 1.0",
         _ => "tile, 0.5, 2.0",

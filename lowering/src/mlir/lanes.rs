@@ -9,6 +9,7 @@ use tile_ir::support::dtype::DType;
 use super::builder::{Builder, FloatPredicate, IntPredicate, Val};
 use super::division::{self, Division, RangedValue};
 use super::machine::Machine;
+use super::types::Ty;
 use super::{math, wide_product};
 
 pub fn add(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
@@ -194,6 +195,20 @@ pub fn is_finite(b: &mut Builder, args: &[Val], _: DType) -> Val {
 pub fn is_infinite(b: &mut Builder, args: &[Val], _: DType) -> Val {
     let (magnitude, infinity) = (b.fabs(args[0]), b.float(args[0].ty, f64::INFINITY));
     b.fcmp(FloatPredicate::Oeq, magnitude, infinity)
+}
+
+pub fn clz(b: &mut Builder, args: &[Val], _: DType) -> Val {
+    let zero_is_poison = b.int(Ty::I1, 0);
+    b.call("llvm.ctlz", &[args[0], zero_is_poison], args[0].ty)
+}
+
+pub fn ffs(b: &mut Builder, args: &[Val], _: DType) -> Val {
+    let [zero, one] = [0, 1].map(|number| b.int(args[0].ty, number));
+    let zero_is_poison = b.int(Ty::I1, 0);
+    let below = b.call("llvm.cttz", &[args[0], zero_is_poison], args[0].ty);
+    let place = b.add(below, one);
+    let is_zero = b.icmp(IntPredicate::Eq, args[0], zero);
+    b.select(is_zero, zero, place)
 }
 
 pub fn umulhi(b: &mut Builder, args: &[Val], _: DType) -> Val {

@@ -6,6 +6,16 @@ fn truth(value: bool) -> i128 {
     if value { 1 } else { 0 }
 }
 
+/// The bits of a type, as an integer oracle counts.
+fn bit_count(dtype: DType) -> i128 {
+    8 * dtype.bytes() as i128
+}
+
+/// A bit of a number of any sign, the lowest one first.
+fn bit(x: i128, place: i128) -> i128 {
+    (x >> place) & 1
+}
+
 /// The product shifted right. That of two unsigned 64-bit numbers takes all of 128 bits.
 fn high_half(x: i128, y: i128, bits: i128) -> i128 {
     if x < 0 || y < 0 { (x * y) >> bits } else { ((x as u128 * y as u128) >> bits) as i128 }

@@ -450,6 +450,32 @@ macro_rules! for_each_lanewise { ($table:ident) => { $table! {
             high_half(a[0] & ((1 << bits) - 1), a[1] & ((1 << bits) - 1), bits)
         }),
     }
+    /// How many bits of `x` are 1: CUDA's `__popc`.
+    popc: BINARY {
+        lanes: |b, a, _| b.op("llvm.intr.ctpop", a, a[0].ty);
+        params: &["x"], class: Class::Integer, int: oracle!(|a, dtype| (0..bit_count(dtype)).map(|i| bit(a[0], i)).sum()),
+    }
+    /// How many bits of `x` are 0 above its highest 1, all of them for 0: CUDA's `__clz`.
+    clz: BINARY {
+        lanes: lanes::clz; params: &["x"], class: Class::Integer,
+        int: oracle!(|a, dtype| (0..bit_count(dtype)).take_while(|i| bit(a[0], bit_count(dtype) - 1 - i) == 0).count() as i128),
+    }
+    /// The place of the lowest 1 of `x`, counted from 1, or 0 for 0: CUDA's `__ffs`.
+    ffs: BINARY {
+        lanes: lanes::ffs; params: &["x"], class: Class::Integer,
+        int: oracle!(|a, dtype| (0..bit_count(dtype)).find(|&i| bit(a[0], i) == 1).map_or(0, |i| i + 1)),
+    }
+    /// The bits of `x` in reverse order: CUDA's `__brev`.
+    brev: BINARY {
+        lanes: |b, a, _| b.op("llvm.intr.bitreverse", a, a[0].ty);
+        params: &["x"], class: Class::Integer,
+        int: oracle!(|a, dtype| (0..bit_count(dtype)).map(|i| bit(a[0], i) << (bit_count(dtype) - 1 - i)).sum()),
+    }
+    /// The magnitude of `x` with the sign of `y`, which may be that of a zero or a NaN.
+    copysign: UNARY {
+        lanes: |b, a, _| b.op("llvm.intr.copysign", a, a[0].ty);
+        params: &["x", "y"], cheap: true, float: oracle!(|a| a[0].copysign(a[1])),
+    }
 } } }
 
 pub use for_each_lanewise;

@@ -342,6 +342,10 @@ fn integer(name: &str, dtype: DType, a: &[i128]) -> i128 {
             0 => 0,
             by => a[0] / by + i128::from(a[0] % by != 0 && (a[0] < 0) == (by < 0)),
         },
+        "popc" => (0..bits).map(|i| (a[0] >> i) & 1).sum(),
+        "clz" => (0..bits).rev().take_while(|i| (a[0] >> i) & 1 == 0).count() as i128,
+        "ffs" => (0..bits).find(|i| (a[0] >> i) & 1 == 1).map_or(0, |i| i128::from(i) + 1),
+        "brev" => (0..bits).map(|i| ((a[0] >> i) & 1) << (bits - 1 - i)).sum(),
         "mulhi" => upper(a[0], a[1], bits),
         "umulhi" => {
             let whole = (1i128 << bits) - 1;

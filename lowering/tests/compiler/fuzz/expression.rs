@@ -282,6 +282,10 @@ impl Generator {
                 unary(self, Op::Lanewise(name))
             }
             2 if signed => unary(self, Op::Lanewise("abs")),
+            2 => {
+                let name = self.random.of(&["popc", "clz", "ffs", "brev"]);
+                unary(self, Op::Lanewise(name))
+            }
             3 => {
                 let [a, b] = self.operands(ty, depth);
                 let name = self.random.of(&["maximum", "minimum"]);

@@ -253,10 +253,11 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["log1pf"], "add: `tl::log(1.0 + x)`"),
     function(&["hypot", "hypotf"], "`tl::sqrt(x * x + y * y)`"),
     function(&["cbrt", "cbrtf"], "for positive `x`: `tl::exp2(tl::log2(x) / 3.0)`"),
-    function(
-        &["__popc", "__clz", "__ffs", "__brev", "popcount", "__popcll", "__clzll", "__byte_perm", "__dp4a"],
-        NO_BITS,
-    ),
+    own(&["__popcll", "popcount"], "popc"),
+    own(&["__clzll"], "clz"),
+    own(&["__ffsll"], "ffs"),
+    own(&["__brevll"], "brev"),
+    function(&["__byte_perm", "__dp4a"], NO_BITS),
     // ---- conversions
     conversion(
         &["__half2float", "__bfloat162float", "__int2float_rn", "__uint2float_rn", "__ll2float_rn"],

@@ -156,7 +156,6 @@ pub(super) const TABLE: &[Foreign] = &[
     function(&["expm1"], "subtract: `tl::exp(x) - 1.0`"),
     function(&["log1p"], "add: `tl::log(1.0 + x)`"),
     function(&["sign", "sgn"], "choose: `tl::select(x > 0.0, 1.0, tl::select(x < 0.0, -1.0, 0.0))`"),
-    function(&["copysign"], "`tl::select(y < 0.0, -tl::abs(x), tl::abs(x))`"),
     function(&["axpy", "axpby"], "write the operators: `a * x + b * y`"),
     function(&["lerp"], "`x + (y - x) * w`"),
     function(

@@ -167,20 +167,11 @@ pub(super) const TABLE: &[Foreign] = &[
         ],
         WRAP,
     ),
-    function(
-        &[
-            "count_ones",
-            "leading_zeros",
-            "trailing_zeros",
-            "rotate_left",
-            "rotate_right",
-            "swap_bytes",
-            "reverse_bits",
-            "ilog2",
-            "isqrt",
-        ],
-        BITS,
-    ),
+    own(&["count_ones"], "popc"),
+    own(&["leading_zeros"], "clz"),
+    own(&["reverse_bits"], "brev"),
+    function(&["trailing_zeros"], "`tl::ffs(x) - 1`, which is -1 for 0"),
+    function(&["rotate_left", "rotate_right", "swap_bytes", "ilog2", "isqrt"], BITS),
     // ---- macros
     function(
         &["println", "eprintln", "eprint", "dbg"],
