@@ -1,7 +1,7 @@
 //! Scans against loops, on whole numbers so small that every result is exact.
 
 use fuse_test_kernels::case::Job;
-use fuse_test_kernels::scan::{IN_PARTS, SCANS, SCANS_DOWN, Scan};
+use fuse_test_kernels::scan::{IN_PARTS, SCANS, SCANS_ALONG, SCANS_DOWN, Scan};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::integer;
@@ -12,10 +12,13 @@ use crate::values::{Random, mask};
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
     for backend in backends() {
-        for scan in SCANS.iter().chain(SCANS_DOWN) {
-            let ([m, n], which) = (scan.shape, if scan.ways.len() == 4 { "all" } else { "down" });
-            let name = format!("scan::{which}::{}::[{m},{n}]::{}_warps::{backend}", scan.dtype, scan.warps);
-            trials.push(Trial::test(name, move || check(scan, backend)));
+        for (which, scans) in [("all", SCANS), ("down", SCANS_DOWN), ("along", SCANS_ALONG)] {
+            for scan in scans {
+                let [m, n] = scan.shape;
+                let name =
+                    format!("scan::{which}::{}::[{m},{n}]::{}_warps::{backend}", scan.dtype, scan.warps);
+                trials.push(Trial::test(name, move || check(scan, backend)));
+            }
         }
         trials.push(Trial::test(format!("scan::in_parts::{backend}"), move || check(&IN_PARTS, backend)));
     }

@@ -16,31 +16,35 @@ pub struct Scan {
 }
 
 macro_rules! scans {
-    ($($(#[$doc:meta])* $list:ident: $ways:expr, $both:tt, [$($elem:ident, $sum:ident, [$m:tt, $n:tt], $warps:tt;)*];)*) => {
+    ($($(#[$doc:meta])* $list:ident: $ways:expr, $down:tt, $along:tt, [$($elem:ident, $sum:ident, [$m:tt, $n:tt], $warps:tt;)*];)*) => {
         #[fuse_kernel(configs = [$($(
-            { T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, BOTH: $both, num_warps: $warps }
+            { T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, DOWN: $down, ALONG: $along, num_warps: $warps }
         ),*),*])]
-        fn scanned<T: Number, S: Number, const M: usize, const N: usize, const WARPS: usize, const BOTH: bool>(
+        fn scanned<
+            T: Number, S: Number, const M: usize, const N: usize, const WARPS: usize, const DOWN: bool, const ALONG: bool,
+        >(
             x: &[T], sums: &mut [S], out: &mut [T],
         ) {
             let offsets = tl::arange(0, M).col() * N + tl::arange(0, N).row();
             let x = tl::load(x + offsets);
             let factor = tl::select(x > 0, x - x + 1, x - x - 1);
-            // Where the scans backwards begin.
-            let back = if BOTH { 2 * M * N } else { M * N };
-            tl::store(sums + offsets, tl::cumsum(x, 0));
-            tl::store(sums + back + offsets, tl::cumsum(x, 0, true));
-            let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d));
-            tl::store(out + offsets, a + b);
-            let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d), true);
-            tl::store(out + back + offsets, a + b);
-            if BOTH {
-                tl::store(sums + M * N + offsets, tl::cumsum(x, 1));
-                tl::store(sums + 3 * M * N + offsets, tl::cumsum(x, 1, true));
+            // Where the scans along axis 1, and those backwards, begin.
+            let (along, back) = if DOWN && ALONG { (M * N, 2 * M * N) } else { (0, M * N) };
+            if DOWN {
+                tl::store(sums + offsets, tl::cumsum(x, 0));
+                tl::store(sums + back + offsets, tl::cumsum(x, 0, true));
+                let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d));
+                tl::store(out + offsets, a + b);
+                let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d), true);
+                tl::store(out + back + offsets, a + b);
+            }
+            if ALONG {
+                tl::store(sums + along + offsets, tl::cumsum(x, 1));
+                tl::store(sums + along + back + offsets, tl::cumsum(x, 1, true));
                 let (a, b) = tl::associative_scan((factor, x), 1, |(a, b), (c, d)| (a * c, b * c + d));
-                tl::store(out + M * N + offsets, a + b);
+                tl::store(out + along + offsets, a + b);
                 let (a, b) = tl::associative_scan((factor, x), 1, |(a, b), (c, d)| (a * c, b * c + d), true);
-                tl::store(out + 3 * M * N + offsets, a + b);
+                tl::store(out + along + back + offsets, a + b);
             }
         }
 
@@ -55,7 +59,7 @@ macro_rules! scans {
                     let lengths = vec![$m * $n; ways.len()];
                     let mut sums = Output::<$sum>::new(&job.device, lengths.clone(), job.shift)?;
                     let mut out = Output::<$elem>::new(&job.device, lengths, job.shift)?;
-                    scanned::<$elem, $sum, $m, $n, $warps, $both>(&x, &mut sums, &mut out).grid(1).launch(&job.device)?;
+                    scanned::<$elem, $sum, $m, $n, $warps, $down, $along>(&x, &mut sums, &mut out).grid(1).launch(&job.device)?;
                     Ok(sums.finish()?.into_iter().chain(out.finish()?).collect())
                 },
             }),*];
@@ -65,7 +69,7 @@ macro_rules! scans {
 
 scans! {
     /// In every way there is.
-    SCANS: &[0, 1, 2, 3], true, [
+    SCANS: &[0, 1, 2, 3], true, true, [
         i32, i32, [1, 1], 4;
         i32, i32, [2, 2], 1;
         i32, i32, [1, 256], 4;
@@ -83,7 +87,7 @@ scans! {
         f64, f64, [64, 4], 2;
     ];
     /// Down the columns alone, which are in a thread's registers then.
-    SCANS_DOWN: &[0, 2], false, [
+    SCANS_DOWN: &[0, 2], true, false, [
         f32, f32, [32, 128], 4;
         f32, f32, [64, 16], 2;
         f32, f32, [4, 1024], 8;
@@ -93,6 +97,16 @@ scans! {
         i32, i32, [96, 32], 16;
         i64, i64, [16, 12], 1;
         f64, f64, [128, 8], 4;
+    ];
+    /// Along the rows alone, whose elements a thread holds in one run where memory gives them one by one.
+    SCANS_ALONG: &[1, 3], false, true, [
+        i32, i32, [1, 2048], 4;
+        i32, i32, [2, 1024], 1;
+        f32, f32, [8, 512], 4;
+        f32, f32, [1, 4096], 8;
+        f16, f32, [16, 256], 2;
+        i64, i64, [4, 256], 2;
+        f64, f64, [3, 320], 4;
     ];
 }
 
