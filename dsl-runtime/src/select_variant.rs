@@ -11,8 +11,8 @@ pub enum Choice {
     Exact(i128),
     /// The smallest declared value that is not below this one: the smallest block that covers a row, say.
     AtLeast(i128),
-    /// Any declared value: the one that is measured to be fastest.
-    Measured,
+    /// Any declared value.
+    Open,
 }
 
 impl Choice {
@@ -20,7 +20,7 @@ impl Choice {
         match self {
             Choice::Exact(wanted) => value == wanted,
             Choice::AtLeast(wanted) => value >= wanted,
-            Choice::Measured => true,
+            Choice::Open => true,
         }
     }
 }
@@ -91,6 +91,20 @@ impl Kernel {
         smallest.ok_or_else(|| self.no_variant(types, choices))
     }
 
+    /// The first declared variant that will do: its types are these, each constant is as its choice says, and `allows` says yes to its
+    /// position.
+    ///
+    /// # Errors
+    /// If none will do; the error lists what was declared.
+    pub fn first(
+        &'static self,
+        types: &[DType],
+        choices: &[Choice],
+        allows: impl Fn(usize) -> bool,
+    ) -> Result<&'static Variant> {
+        Ok(self.candidates(types, choices, allows)?[0])
+    }
+
     /// The variants among which a measurement decides, in the order declared: their types are these, each constant is as
     /// its choice says, `allows` says yes to their position; and of those, where a constant is to be
     /// [`AtLeast`](Choice::AtLeast), the ones that have it smallest.
@@ -112,7 +126,7 @@ impl Kernel {
         let mut found: Vec<_> =
             self.variants.iter().enumerate().filter(fits).map(|(_, variant)| variant).collect();
         let fixed_values = |variant: &&'static Variant| {
-            let is_open = |choice: &Choice| *choice == Choice::Measured;
+            let is_open = |choice: &Choice| *choice == Choice::Open;
             let values = variant.consts.iter().zip(choices);
             values.filter(|(_, choice)| !is_open(choice)).map(|(&value, _)| value).collect::<Vec<i128>>()
         };
@@ -136,7 +150,7 @@ impl Kernel {
             let text = |choice: &Choice| match choice {
                 Choice::Exact(value) => value.to_string(),
                 Choice::AtLeast(value) => format!("at least {value}"),
-                Choice::Measured => "any".to_string(),
+                Choice::Open => "any".to_string(),
             };
             wanted.push(format!("constants {}", choices.iter().map(text).collect::<Vec<_>>().join(", ")));
         }
@@ -182,16 +196,16 @@ mod tests {
 
     #[test]
     fn candidates_are_all_that_the_call_leaves_open() {
-        use Choice::{AtLeast, Exact, Measured};
+        use Choice::{AtLeast, Exact, Open};
         let consts = |choices: &[Choice], allows: fn(usize) -> bool| {
             let found = NORM.candidates(&[DType::F32], choices, allows);
             found.map(|found| found.into_iter().map(|variant| variant.consts).collect::<Vec<_>>())
         };
         let all = |_| true;
-        assert_eq!(consts(&[Measured, Exact(0)], all), Ok(vec![[4096, 0].as_slice(), &[1024, 0]]));
-        assert_eq!(consts(&[AtLeast(1000), Measured], all), Ok(vec![[1024, 1].as_slice(), &[1024, 0]]));
-        assert_eq!(consts(&[Measured, Measured], |position| position == 1), Ok(vec![[1024, 1].as_slice()]));
-        let error = consts(&[Measured, Exact(0)], |_| false).unwrap_err().to_string();
+        assert_eq!(consts(&[Open, Exact(0)], all), Ok(vec![[4096, 0].as_slice(), &[1024, 0]]));
+        assert_eq!(consts(&[AtLeast(1000), Open], all), Ok(vec![[1024, 1].as_slice(), &[1024, 0]]));
+        assert_eq!(consts(&[Open, Open], |position| position == 1), Ok(vec![[1024, 1].as_slice()]));
+        let error = consts(&[Open, Exact(0)], |_| false).unwrap_err().to_string();
         assert!(
             error.starts_with("kernel `norm` has no variant with types f32 and constants any, 0; declared"),
             "{error}"

@@ -94,3 +94,20 @@ pub fn double_blocks<const ROWS: usize, const COLS: usize>(x: &View<f32, 2>, out
     let block = x.load::<ROWS, COLS>(row, 0);
     out.store(block + block, row, 0);
 }
+
+/// Sums of rows. The arguments choose the config: the first whose condition holds.
+#[fuse_kernel(
+    T = [f32, i32],
+    configs = [
+        { BLOCK: 64, num_warps: 1, when: n_cols <= 64 },
+        { BLOCK: 256, num_warps: 1, when: n_cols as usize <= BLOCK && x.len() > 1000 },
+        { BLOCK: 256, num_warps: 4, when: n_cols as usize <= BLOCK },
+        { BLOCK: 1024, when: n_cols <= 1024 },
+    ],
+)]
+pub fn chosen_row_sums<T: Number, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let x = tl::load(x + row * n_cols + cols, cols < n_cols);
+    tl::store(out + row, tl::sum(x, 0));
+}

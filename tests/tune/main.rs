@@ -9,7 +9,8 @@ use dsl_runtime::{Error, Result, tune};
 
 use fuse_tests::devices;
 use kernels::{
-    careless_row_sums, count, double, double_blocks, row_sums, scaled_row_sums, shipped, unmasked,
+    careless_row_sums, chosen_row_sums, count, double, double_blocks, row_sums, scaled_row_sums, shipped,
+    unmasked,
 };
 
 /// One test at a time, with a folder of choices that is theirs.
@@ -182,6 +183,33 @@ fn expressions_and_measurements_share_the_choice() {
             let label = |warps| format!("BLOCK = {block}, SCALE = 3, num_warps = {warps}");
             assert_eq!(labels(found), [1, 2, 4].map(label));
         }
+    }
+}
+
+#[test]
+fn arguments_choose_a_config() {
+    let _alone = alone();
+    for device in devices() {
+        for (rows, n_cols, config) in [
+            (7, 64, "BLOCK = 64, num_warps = 1"),
+            (2, 65, "BLOCK = 256, num_warps = 4"),
+            (7, 256, "BLOCK = 256, num_warps = 1"),
+            (3, 1000, "BLOCK = 1024"),
+        ] {
+            let host: Vec<i32> = (0..(rows * n_cols) as i32).collect();
+            let x = device.upload(&host).unwrap();
+            let mut out = device.zeros::<i32>(rows).unwrap();
+            let mut launch = chosen_row_sums::<i32>(&x, &mut out, n_cols as i32).grid(rows);
+            assert_eq!(launch.trace(&device).unwrap().variant, format!("T = i32, {config}"));
+            launch.launch(&device).unwrap();
+            let wanted: Vec<i32> = host.chunks(n_cols).map(|row| row.iter().sum()).collect();
+            assert_eq!(out.download().unwrap(), wanted);
+        }
+        let x = device.zeros::<f32>(2000).unwrap();
+        let mut out = device.zeros::<f32>(1).unwrap();
+        let failed = chosen_row_sums::<f32>(&x, &mut out, 2000).grid(1).launch(&device);
+        assert!(matches!(failed, Err(Error::NoVariant { .. })), "{failed:?}");
+        assert_eq!(decisions("chosen_row_sums", &device), [], "nothing was measured");
     }
 }
 

@@ -18,7 +18,7 @@ fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenSt
 
 /// The generics a call may name, in order.
 pub(super) fn named(kernel: &Kernel) -> impl Iterator<Item = &GenericParam> {
-    let decided = |generic: &GenericParam| chooser(kernel, generic).is_some() || kernel.is_autotuned(generic);
+    let decided = |generic: &GenericParam| chooser(kernel, generic).is_some() || kernel.is_open(generic);
     kernel.generics.iter().filter(move |generic| !decided(generic))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     };
     let launch = match &kernel.options.tune {
         None => {
-            let variant = selection(kernel);
+            let variant = selection(kernel, variants);
             quote! { ::dsl_runtime::Launch::new(&#name::KERNEL, #variant, #args) }
         }
         Some(tune) => {
@@ -191,9 +191,15 @@ fn choice_arguments(kernel: &Kernel) -> Vec<TokenStream> {
 }
 
 /// The variant of this call: a constant, unless arguments decide.
-fn selection(kernel: &Kernel) -> TokenStream {
+fn selection(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let name = &kernel.name;
     let choice = choice_arguments(kernel);
+    if kernel.options.has_conditions() {
+        let (types, choices) = wanted(kernel);
+        let of_config = |variant: &Variant| kernel.options.configs[variant.config?].when.as_ref();
+        let allows = allows(kernel, variants, of_config);
+        return quote! { #name::KERNEL.first(&[#(#types),*], &[#(#choices),*], #allows) };
+    }
     if kernel.generics.is_empty() {
         return quote! { ::core::result::Result::Ok(&#name::KERNEL.variants[0]) };
     }
@@ -215,7 +221,7 @@ fn wanted(kernel: &Kernel) -> (Vec<TokenStream>, Vec<TokenStream>) {
             let own = generic.name();
             match chooser(kernel, generic) {
                 Some(expr) => quote! { ::dsl_runtime::Choice::AtLeast((#expr) as i128) },
-                None if kernel.is_autotuned(generic) => quote! { ::dsl_runtime::Choice::Measured },
+                None if kernel.is_open(generic) => quote! { ::dsl_runtime::Choice::Open },
                 None => quote! { ::dsl_runtime::Choice::Exact(#own as i128) },
             }
         },
@@ -228,8 +234,7 @@ fn open(kernel: &Kernel, variants: &[Variant], tune: &Tune) -> TokenStream {
     let name = &kernel.name;
     let (types, choices) = wanted(kernel);
     let key = tune.key.iter().map(|expr| quote! { (#expr) as i128 });
-    let allows = tune.when.as_ref().map(|when| allows(kernel, variants, when));
-    let allows = allows.unwrap_or_else(|| quote! { |_: usize| true });
+    let allows = allows(kernel, variants, |_| tune.when.as_ref());
     quote! {
         ::dsl_runtime::tune::TuningSpace::new(
             &#name::KERNEL, &[#(#types),*], &[#(#choices),*], #allows, ::std::vec![#(#key),*],
@@ -255,24 +260,35 @@ fn decided_constants(kernel: &Kernel) -> Vec<(&Ident, TokenStream)> {
         .collect()
 }
 
-/// Whether a variant meets the condition: expanded for each set of constants, which are items there, so that other
+/// Whether a variant meets its condition: expanded for each set of constants, which are items there, so that other
 /// items of their names do not matter.
-fn allows(kernel: &Kernel, variants: &[Variant], when: &TokenStream) -> TokenStream {
+fn allows<'k>(
+    kernel: &Kernel,
+    variants: &[Variant],
+    condition: impl Fn(&Variant) -> Option<&'k TokenStream>,
+) -> TokenStream {
+    if variants.iter().all(|variant| condition(variant).is_none()) {
+        return quote! { |_: usize| true };
+    }
     let decided = decided_constants(kernel);
     let constants = |variant: &Variant| -> Vec<ConstValue> {
         let own =
             |name: &Ident| variant.consts.iter().find(|(other, _)| name == other).map(|(_, value)| *value);
         decided.iter().filter_map(|(name, _)| own(name)).collect()
     };
-    let mut groups: Vec<(Vec<ConstValue>, Vec<Literal>)> = vec![];
+    let mut groups: Vec<(Vec<ConstValue>, &Variant, Vec<Literal>)> = vec![];
     for (index, variant) in variants.iter().enumerate() {
         let (own, index) = (constants(variant), Literal::usize_unsuffixed(index));
-        match groups.iter_mut().find(|(other, _)| *other == own) {
-            Some((_, members)) => members.push(index),
-            None => groups.push((own, vec![index])),
+        let is_same = |(other, first, _): &&mut (Vec<ConstValue>, &Variant, Vec<Literal>)| {
+            *other == own && first.config == variant.config
+        };
+        match groups.iter_mut().find(is_same) {
+            Some((.., members)) => members.push(index),
+            None => groups.push((own, variant, vec![index])),
         }
     }
-    let arms = groups.iter().map(|(values, members)| {
+    let arms = groups.iter().map(|(values, variant, members)| {
+        let Some(when) = condition(variant) else { return quote! { #(#members)|* => true, } };
         let items = decided.iter().zip(values).map(|((name, ty), value)| {
             let value = constant(*value);
             quote! { #[allow(dead_code)] const #name: #ty = #value; }

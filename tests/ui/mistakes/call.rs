@@ -7,6 +7,11 @@ fn scale<T: Float, const N: usize>(x: &[T], out: &mut [T], n: i32, by: f32) {
     tl::store(out + c, y.to::<T>(), c < n);
 }
 
+#[fuse_kernel(configs = [{ N: 64, when: m <= 64 }, { N: 128, when: n }, { N: 256 }])]
+fn chosen<const N: usize>(x: &mut [f32], n: i32) {
+    tl::store(x + tl::arange(0, N), tl::zeros::<f32>([N]), tl::arange(0, N) < n);
+}
+
 #[fuse_kernel(unchecked)]
 fn trusted(x: &[f32]) {}
 
@@ -18,6 +23,7 @@ fn types(x: &Buffer<f32>, b: &Buffer<bf16>, out: &mut Buffer<f32>) {
     let _ = scale::<f32, 64>(x, 1, 2.0);
     let _ = scale::<i32, 64>(x, &mut *out, 1, 2.0);
     let _ = trusted(x);
+    let _ = chosen::<64>(&mut *out, 1);
 }
 
 fn main() {}

@@ -320,6 +320,34 @@ fn num_stages_and_maxnreg() {
 }
 
 #[test]
+fn conditions_of_configs() {
+    check_attribute(
+        "T = [f32], configs = [{ N: 64, when: n <= 64 }, { N: 128, num_warps: 8 }, { N: 128 }]",
+        expect![[""]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64, when: n <= 64, when: n > 0 }, { N: 128 }]",
+        expect![[r#"
+        1: `when`: `when` is given twice in this config: join the conditions with `&&`
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64, when: n <= 64 }, { N: 128 }], tune(key = [n])",
+        expect![[r#"
+            1: `tune`: `tune` measures which config is the fastest, and `when` in a config says which one to take
+                help: keep one; `tune(key = [..], when = condition)` leaves configs out
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], N = [64, 128], when = n <= 64",
+        expect![[r#"
+        1: `when`: `when` stands in a config: calls take the first config whose condition holds
+            help: `configs = [{ .., when: n <= 64 }, { .. }]`
+    "#]],
+    );
+}
+
+#[test]
 fn tune() {
     // Right: with configs that differ in their settings alone, and with lists left open.
     check_attribute(
@@ -343,7 +371,7 @@ fn tune() {
         "T = [f32], configs = [{ N: 64, num_stages: 2 }, { N: 64, num_stages: 3 }]",
         expect![[r#"
             1: `{ N: 64, num_stages: 3 }`: the variant T = f32, N = 64 is declared twice
-                help: a call cannot tell the two apart; `tune(key = [..])` measures which is faster
+                help: a call cannot tell the two apart; `tune(key = [..])` measures which is faster, and `when: condition` in a config says which one to take
         "#]],
     );
     check_attribute(

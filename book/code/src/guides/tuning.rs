@@ -2,6 +2,14 @@
 
 use dsl_runtime::prelude::*;
 
+// ANCHOR: when
+#[fuse_kernel(configs = [{ BLOCK: 256, num_warps: 1, when: n <= 4096 }, { BLOCK: 2048 }])]
+pub fn increment<const BLOCK: usize>(x: &mut [f32], n: i32) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    tl::store(x + offsets, tl::load(x + offsets, offsets < n) + 1.0, offsets < n);
+}
+// ANCHOR_END: when
+
 // ANCHOR: kernel
 #[fuse_kernel(
     configs = [{ BLOCK: 512, num_warps: 4 }, { BLOCK: 2048, num_warps: 8 }, { BLOCK: 2048, maxnreg: 64 }],

@@ -224,12 +224,12 @@ impl GenericParam {
 }
 
 impl Kernel {
-    /// Whether the autotuner chooses the generic, by measured time.
-    pub fn is_autotuned(&self, generic: &GenericParam) -> bool {
+    /// Whether calls leave the generic out: measured time chooses it, or the conditions of configs do.
+    pub fn is_open(&self, generic: &GenericParam) -> bool {
         let name = generic.name();
         let in_configs = || {
             let names = self.options.configs.iter().flat_map(|config| &config.entries);
-            self.options.tune.is_some() && names.into_iter().any(|(entry, _)| entry == name)
+            self.options.leaves_configs_open() && names.into_iter().any(|(entry, _)| entry == name)
         };
         let measured = || self.options.lists.iter().any(|list| list.name == *name && list.measured.is_some());
         matches!(generic, GenericParam::Const { .. }) && (in_configs() || measured())
@@ -315,6 +315,18 @@ pub struct KernelOptions {
     pub unreadable: bool,
 }
 
+impl KernelOptions {
+    /// Whether the arguments choose a config.
+    pub fn has_conditions(&self) -> bool {
+        self.configs.iter().any(|config| config.when.is_some())
+    }
+
+    /// Whether calls leave out what configs give.
+    pub fn leaves_configs_open(&self) -> bool {
+        self.tune.is_some() || self.has_conditions()
+    }
+}
+
 /// The declared values of one generic.
 #[derive(Debug)]
 pub struct VariantList {
@@ -354,6 +366,8 @@ pub enum VariantKind {
 #[derive(Debug)]
 pub struct Config {
     pub entries: Vec<(Ident, VariantValue)>,
+    /// A condition over arguments and constants under which calls take it.
+    pub when: Option<TokenStream>,
     pub loc: Loc,
 }
 

@@ -334,6 +334,14 @@ impl AttributeReader<'_> {
                     "declare several with `configs = [{{ {setting}: .., .. }}, {{ {setting}: .., .. }}]`"
                 ),
             ),
+            ("when", OptionValue::Single(condition)) if wanted.is_none() => {
+                let condition = source_text(condition.into_token_stream());
+                self.errors.push_help(
+                    loc,
+                    "`when` stands in a config: calls take the first config whose condition holds",
+                    format!("`configs = [{{ .., when: {condition} }}, {{ .. }}]`"),
+                );
+            }
             // It was reported.
             ("tune", OptionValue::Settings(entries)) if entries.is_empty() && self.unreadable => {}
             ("tune", OptionValue::Settings(entries)) => options.tune = tune(loc, entries, errors),
@@ -391,19 +399,26 @@ impl AttributeReader<'_> {
     }
 
     fn config(&mut self, config: WrittenConfig) -> Config {
+        let (conditions, values): (Vec<_>, Vec<_>) =
+            config.entries.into_iter().partition(|(name, _)| name == "when");
+        for (name, _) in conditions.iter().skip(1) {
+            self.errors
+                .push(Loc::of(name), "`when` is given twice in this config: join the conditions with `&&`");
+        }
+        let when = conditions.into_iter().next().map(|(_, condition)| condition.into_token_stream());
         let read = |(name, expr): (Ident, syn::Expr)| {
             let wanted = self.generic(&name).cloned();
             variant_value(&expr, wanted.as_ref(), self.errors).map(|value| (name, value))
         };
-        let written = config.entries.len();
-        let entries: Vec<(Ident, VariantValue)> = config.entries.into_iter().filter_map(read).collect();
+        let written = values.len();
+        let entries: Vec<(Ident, VariantValue)> = values.into_iter().filter_map(read).collect();
         self.unreadable |= entries.len() < written;
         for (i, (name, value)) in entries.iter().enumerate() {
             if entries[..i].iter().any(|(other, _)| other == name) {
                 self.errors.push(value.loc, format!("`{name}` is given twice in this config"));
             }
         }
-        Config { entries, loc: config.loc }
+        Config { entries, when, loc: config.loc }
     }
 }
 

@@ -64,7 +64,8 @@ fn mentioned(kernel: &Kernel) -> HashSet<String> {
     let (source, options) = (&kernel.source, &kernel.options);
     let settings: TokenStream = options.settings.iter().map(|(_, value)| value.to_token_stream()).collect();
     let tune = options.tune.iter().flat_map(|tune| tune.key.iter().chain(&tune.when));
-    let chosen = options.lists.iter().filter_map(|list| list.chosen_by.as_ref());
+    let conditions = options.configs.iter().filter_map(|config| config.when.as_ref());
+    let chosen = options.lists.iter().filter_map(|list| list.chosen_by.as_ref()).chain(conditions);
     let in_configs = options.configs.iter().flat_map(|config| &config.entries);
     let mut names: HashSet<String> = in_configs.map(|(name, _)| name.to_string()).collect();
     for tokens in [&source.inputs, &source.body, &settings].into_iter().chain(tune).chain(chosen) {

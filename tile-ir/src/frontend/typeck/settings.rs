@@ -258,9 +258,10 @@ fn size_of(function: &syn::Expr, variant: &Variant) -> Option<u32> {
     variant.types.iter().find(|(own, _)| name == own).map(|(_, dtype)| dtype.bytes())
 }
 
-/// The settings in a config of a tuned kernel, for the variant's label.
+/// The settings in a config that calls leave open, for the variant's label.
 pub(super) fn named_settings(kernel: &Kernel, config: Option<&Config>) -> Vec<(String, i128)> {
-    let entries = config.filter(|_| kernel.options.tune.is_some()).map(|config| config.entries.as_slice());
+    let entries =
+        config.filter(|_| kernel.options.leaves_configs_open()).map(|config| config.entries.as_slice());
     entries
         .unwrap_or_default()
         .iter()
@@ -348,6 +349,13 @@ pub(super) fn report_tune(kernel: &Kernel, errors: &mut Errors) {
                 None => "declare several configs, `configs = [{ num_warps: 4 }, { num_warps: 8 }]`".into(),
             },
         );
+    }
+    if let Some(tune) = &options.tune
+        && options.has_conditions()
+    {
+        let text =
+            "`tune` measures which config is the fastest, and `when` in a config says which one to take";
+        errors.push_help(tune.loc, text, "keep one; `tune(key = [..], when = condition)` leaves configs out");
     }
     if let Some(tune) = &options.tune
         && kernel.options.unchecked

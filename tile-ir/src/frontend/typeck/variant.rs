@@ -11,8 +11,10 @@ pub struct Variant {
     pub types: Vec<(String, DType)>,
     pub consts: Vec<(String, ConstValue)>,
     pub settings: Settings,
-    /// The settings in its config, for its label, if configs are autotuned.
+    /// The settings in its config, for its label, if calls leave configs open.
     pub named: Vec<(String, i128)>,
+    /// The place of its config among the kernel's.
+    pub config: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,10 +57,10 @@ impl fmt::Display for Variant {
 }
 
 impl Variant {
-    /// Whether every call that selects one selects the other. Without `tune` calls select by generics alone.
+    /// Whether every call that selects one selects the other. Unless they leave configs open, calls select by generics alone.
     pub(super) fn is_indistinguishable_from(&self, other: &Variant, kernel: &Kernel) -> bool {
         self.types == other.types
             && self.consts == other.consts
-            && (kernel.options.tune.is_none() || self.settings == other.settings)
+            && (!kernel.options.leaves_configs_open() || self.settings == other.settings)
     }
 }

@@ -19,14 +19,16 @@ const MAX_VARIANTS: usize = 1024;
 pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     report_unknown(kernel, errors);
     report_tune(kernel, errors);
-    let configs: Vec<Option<&Config>> = if kernel.options.configs.is_empty() {
+    let configs: Vec<Option<usize>> = if kernel.options.configs.is_empty() {
         vec![None]
     } else {
-        kernel.options.configs.iter().map(Some).collect()
+        (0..kernel.options.configs.len()).map(Some).collect()
     };
     let mut all: Vec<Variant> = vec![];
-    for config in configs {
-        let start = Variant { named: named_settings(kernel, config), ..Variant::default() };
+    for place in configs {
+        let config = place.map(|place| &kernel.options.configs[place]);
+        let named = named_settings(kernel, config);
+        let start = Variant { named, config: place, ..Variant::default() };
         let values: Vec<Vec<VariantKind>> =
             kernel.generics.iter().map(|generic| values_of(kernel, config, generic, errors)).collect();
         let count = values.iter().fold(1usize, |count, values| count.saturating_mul(values.len().max(1)));
@@ -50,11 +52,11 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
             match (twice, config) {
                 (true, Some(config)) => {
                     let text = format!("the variant {variant} is declared twice");
-                    match same_generics_differ(&all, &variant) && kernel.options.tune.is_none() {
+                    match same_generics_differ(&all, &variant) && !kernel.options.leaves_configs_open() {
                         true => errors.push_help(
                             config.loc,
                             text,
-                            "a call cannot tell the two apart; `tune(key = [..])` measures which is faster",
+                            "a call cannot tell the two apart; `tune(key = [..])` measures which is faster, and `when: condition` in a config says which one to take",
                         ),
                         false => errors.push(config.loc, text),
                     }
