@@ -3,9 +3,9 @@
 //!
 //! - [`linear`]: the one layout type: a linear map from register, lane and warp bits to coordinates.
 //! - [`access`]: how wide a memory access may be.
+//! - `access_layouts`: layouts of loads and stores whose tile has another one.
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
 //! - `bit_order`: the order of registers, lanes and warps along one axis.
-//! - `access_layouts`: layouts of loads and stores whose tile has another one.
 //! - [`conversion`]: how a conversion is done: not at all, by registers, shuffles or shared memory.
 //! - `coord_bits`: which bits of a coordinate registers, lanes and warps hold.
 //! - [`distributed`]: what all of this gives.
