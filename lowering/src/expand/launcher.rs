@@ -260,6 +260,28 @@ fn decided_constants(kernel: &Kernel) -> Vec<(&Ident, TokenStream)> {
         .collect()
 }
 
+/// The values of what the caller leaves open, one of the variants that have them, and the places of all of these.
+type VariantGroup<'v> = (Vec<ConstValue>, &'v Variant, Vec<Literal>);
+
+/// Variants of one config that differ in what calls name alone.
+fn groups<'v>(decided: &[(&Ident, TokenStream)], variants: &'v [Variant]) -> Vec<VariantGroup<'v>> {
+    let constants = |variant: &Variant| -> Vec<ConstValue> {
+        let own =
+            |name: &Ident| variant.consts.iter().find(|(other, _)| name == other).map(|(_, value)| *value);
+        decided.iter().filter_map(|(name, _)| own(name)).collect()
+    };
+    let mut groups: Vec<VariantGroup> = vec![];
+    for (index, variant) in variants.iter().enumerate() {
+        let (own, index) = (constants(variant), Literal::usize_unsuffixed(index));
+        let is_same = |(other, first, _): &&mut VariantGroup| *other == own && first.config == variant.config;
+        match groups.iter_mut().find(is_same) {
+            Some((.., members)) => members.push(index),
+            None => groups.push((own, variant, vec![index])),
+        }
+    }
+    groups
+}
+
 /// Whether a variant meets its condition: expanded for each set of constants, which are items there, so that other
 /// items of their names do not matter.
 fn allows<'k>(
@@ -271,22 +293,7 @@ fn allows<'k>(
         return quote! { |_: usize| true };
     }
     let decided = decided_constants(kernel);
-    let constants = |variant: &Variant| -> Vec<ConstValue> {
-        let own =
-            |name: &Ident| variant.consts.iter().find(|(other, _)| name == other).map(|(_, value)| *value);
-        decided.iter().filter_map(|(name, _)| own(name)).collect()
-    };
-    let mut groups: Vec<(Vec<ConstValue>, &Variant, Vec<Literal>)> = vec![];
-    for (index, variant) in variants.iter().enumerate() {
-        let (own, index) = (constants(variant), Literal::usize_unsuffixed(index));
-        let is_same = |(other, first, _): &&mut (Vec<ConstValue>, &Variant, Vec<Literal>)| {
-            *other == own && first.config == variant.config
-        };
-        match groups.iter_mut().find(is_same) {
-            Some((.., members)) => members.push(index),
-            None => groups.push((own, variant, vec![index])),
-        }
-    }
+    let groups = groups(&decided, variants);
     let arms = groups.iter().map(|(values, variant, members)| {
         let Some(when) = condition(variant) else { return quote! { #(#members)|* => true, } };
         let items = decided.iter().zip(values).map(|((name, ty), value)| {

@@ -318,10 +318,10 @@ impl Simulate for MmaOrder {
         // A warpgroup that waits, and the one that lets it begin.
         let pair = 2;
         match self.step {
-            MmaOrderStep::Wait => return cx.meet(NamedBarrier::MmaTurn(warpgroup as u32), pair),
+            MmaOrderStep::Wait => return cx.meet(NamedBarrier::MmaOrder(warpgroup as u32), pair),
             MmaOrderStep::Init if !is_last => {}
             MmaOrderStep::Init | MmaOrderStep::Arrive => {
-                cx.arrive_named(NamedBarrier::MmaTurn(next as u32), pair)?;
+                cx.arrive_named(NamedBarrier::MmaOrder(next as u32), pair)?;
             }
         }
         Ok(Step::Next)

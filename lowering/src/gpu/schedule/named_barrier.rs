@@ -7,8 +7,8 @@ use crate::gpu::layout::warpgroup::WARPGROUP_WARPS;
 pub enum NamedBarrier {
     /// Of the warps that multiply, beside those that load.
     Consumers,
-    /// Where a warpgroup waits for its turn to issue dots.
-    MmaTurn(u32),
+    /// Where a warpgroup waits for its place in the order of dots.
+    MmaOrder(u32),
     /// Of the warps of a warpgroup that stores.
     Store(u32),
 }
@@ -23,8 +23,8 @@ impl NamedBarrier {
     pub const fn number(self) -> u32 {
         match self {
             NamedBarrier::Consumers => 1,
-            NamedBarrier::MmaTurn(warpgroup) => 2 + warpgroup,
-            NamedBarrier::Store(warpgroup) => NamedBarrier::MmaTurn(MAX_WARPGROUPS).number() + warpgroup,
+            NamedBarrier::MmaOrder(warpgroup) => 2 + warpgroup,
+            NamedBarrier::Store(warpgroup) => NamedBarrier::MmaOrder(MAX_WARPGROUPS).number() + warpgroup,
         }
     }
 }

@@ -335,12 +335,7 @@ impl AttributeReader<'_> {
                 ),
             ),
             ("when", OptionValue::Single(condition)) if wanted.is_none() => {
-                let condition = source_text(condition.into_token_stream());
-                self.errors.push_help(
-                    loc,
-                    "`when` stands in a config: calls take the first config whose condition holds",
-                    format!("`configs = [{{ .., when: {condition} }}, {{ .. }}]`"),
-                );
+                report_condition(loc, condition, self.errors);
             }
             // It was reported.
             ("tune", OptionValue::Settings(entries)) if entries.is_empty() && self.unreadable => {}
@@ -420,6 +415,16 @@ impl AttributeReader<'_> {
         }
         Config { entries, when, loc: config.loc }
     }
+}
+
+/// Reports a condition that stands in no config.
+fn report_condition(loc: Loc, condition: syn::Expr, errors: &mut Errors) {
+    let condition = source_text(condition.into_token_stream());
+    errors.push_help(
+        loc,
+        "`when` stands in a config: calls take the first config whose condition holds",
+        format!("`configs = [{{ .., when: {condition} }}, {{ .. }}]`"),
+    );
 }
 
 /// The option or generic that a name which is neither was perhaps meant to be.

@@ -60,7 +60,7 @@ impl Gpu<'_> {
     /// A step in the order of dots: warpgroups take turns (ping-pong).
     pub(in crate::gpu::emit) fn order_mma(&mut self, b: &mut Builder, step: MmaOrderStep) {
         let warpgroups = self.plan.schedule.distributed.num_warps / WARPGROUP_WARPS;
-        let [zero, one, last, first] = [0, 1, warpgroups - 1, NamedBarrier::MmaTurn(0).number()]
+        let [zero, one, last, first] = [0, 1, warpgroups - 1, NamedBarrier::MmaOrder(0).number()]
             .map(|index| b.int(Ty::I32, i64::from(index)));
         let own = self.warpgroup(b);
         let is_last = b.icmp(IntPredicate::Eq, own, last);
