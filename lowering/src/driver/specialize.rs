@@ -222,7 +222,8 @@ fn with_warpgroups(
     mut by_warps: Specialization,
 ) -> Result<Vec<Specialization>, Refusal> {
     let chosen = || body.requests.num_warps.or_else(|| dot::wgmma_warps(&body.func));
-    let Some(warps) = chosen().filter(|_| by_warps.gpus == Gpus::All) else { return Ok(vec![by_warps]) };
+    let may_have = by_warps.gpus == Gpus::All && has_dot(&body.func, |_| true);
+    let Some(warps) = chosen().filter(|_| may_have) else { return Ok(vec![by_warps]) };
     let mut by_warpgroups = body.moving(movement);
     by_warpgroups.axes.dots = DotsBy::Warpgroups;
     by_warpgroups.requests.num_warps = Some(warps);
@@ -350,7 +351,7 @@ fn for_any_arguments(
     Ok(needs_less.then_some(any))
 }
 
-/// The specialization for divisors of tiles that are multiples of a vector, whose elements then share quotients and what is computed from
+/// The specialization for divisors of tiles that are such multiples that neighboring elements share quotients and what is computed from
 /// them: the row of an image that a flat index is in, say. `None` where that needs no other guards than the aligned one.
 fn of_shared_quotients(
     base: &SpecializedFunc,

@@ -263,7 +263,7 @@ fn decided_constants(kernel: &Kernel) -> Vec<(&Ident, TokenStream)> {
 /// The values of what the caller leaves open, one of the variants that have them, and the places of all of these.
 type VariantGroup<'v> = (Vec<ConstValue>, &'v Variant, Vec<Literal>);
 
-/// Variants of one config that differ in what calls name alone.
+/// Groups the variants of one config that differ in nothing but what calls name.
 fn groups<'v>(decided: &[(&Ident, TokenStream)], variants: &'v [Variant]) -> Vec<VariantGroup<'v>> {
     let constants = |variant: &Variant| -> Vec<ConstValue> {
         let own =

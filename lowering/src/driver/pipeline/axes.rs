@@ -106,7 +106,7 @@ pub enum DotResults {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Widened {
     All,
-    /// All; and divisors of tiles are multiples of a vector, so that neighboring elements share quotients.
+    /// All; and divisors of tiles are such multiples that neighboring elements share quotients.
     AndQuotients,
     /// Those whose rows begin at multiples of a vector for any arguments, as rows of a constant extent do.
     ForAnyArguments,

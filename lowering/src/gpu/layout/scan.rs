@@ -83,8 +83,7 @@ impl ScannedClass<'_> {
     pub fn access_layout(&self, place: &MemAccess, current: &Layout) -> Option<Layout> {
         let width = access::width(self.site.func, self.site.axes, place, self.site.alignment);
         let is_narrower = current.thread_contiguity(width.axis) > width.elements;
-        let is_scanned = self.axis() == Some(width.axis);
-        (is_scanned && is_narrower)
+        (is_narrower && self.axis() == Some(width.axis))
             .then(|| Layout::of_vectors(current.shape(), width.axis, width.elements, current.num_warps()))
     }
 }
