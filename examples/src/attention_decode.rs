@@ -89,10 +89,10 @@ pub fn attention_split<
 ) {
     use crate::online_softmax::{OnlineSoftmax, soft_capped};
 
-    let keys = k.shape(1).to::<i32>();
+    let keys = k.shape::<i32>(1);
     let split = tl::program_id(0);
-    let head = tl::program_id(1) / q.shape(1).to::<i32>();
-    let query = tl::program_id(1) % q.shape(1).to::<i32>();
+    let head = tl::program_id(1) / q.shape::<i32>(1);
+    let query = tl::program_id(1) % q.shape::<i32>(1);
     let first_row = tl::program_id(2) * M;
     let kv_begin = first_key + split * N;
     let stride = tl::num_programs(0) * N;
@@ -101,16 +101,16 @@ pub fn attention_split<
     let is_sloped = if SCORE_MOD { slopes.shape(1) > 0 } else { false };
     let slope = if SCORE_MOD {
         let first_head = first_row / period;
-        let head_slopes = tl::reshape(slopes.load::<1, M>(head, first_head), [M]);
+        let head_slopes = slopes.at(head).load::<M>(first_head);
         tl::gather(head_slopes, rows / period - first_head, 0) * 1.442695
     } else {
         tl::zeros::<f32>([M])
     };
-    let q = tl::reshape(q.load::<1, 1, M, D>(head, query, first_row, 0), [M, D]);
+    let q = q.at(head).at(query).load::<M, D>(first_row, 0);
     let mut acc = tl::zeros::<f32>([M, D]);
     let mut softmax = OnlineSoftmax::new::<M>();
     for start in (kv_begin..keys).step_by(stride) {
-        let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
+        let k = k.at(head).load::<N, D>(start, 0);
         let scores = tl::dot(q, tl::trans(k));
         let k_positions = start + tl::arange(0, N);
         // Modified scores are in the log2 domain already.
@@ -136,16 +136,16 @@ pub fn attention_split<
         };
         let score_scale = if SCORE_MOD { 1.0 } else { scale };
         let (p, alpha) = softmax.step(scores, score_scale);
-        let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
+        let v = v.at(head).load::<N, D>(start, 0);
         acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
     }
     let (l_safe, lse_row) = softmax.sum_and_logarithm();
     let normalized = acc * (1.0 / l_safe).col();
     if out.shape(0) > 0 {
-        out.store(tl::reshape(normalized.to::<T>(), [1, 1, M, D]), head, query, first_row, 0);
+        out.at(head).at(query).store(normalized.to::<T>(), first_row, 0);
         lse.store(tl::reshape(lse_row, [1, 1, M, 1]), head, query, first_row, 0);
     } else {
-        partial_acc.store(tl::reshape(normalized, [1, 1, 1, M, D]), split, head, query, first_row, 0);
+        partial_acc.at(split).at(head).at(query).store(normalized, first_row, 0);
         partial_ml.store(tl::reshape(softmax.m_i, [1, 1, 1, M, 1]), split, head, query, first_row, 0);
         partial_ml.store(tl::reshape(softmax.l_i, [1, 1, 1, M, 1]), split, head, query, first_row, 1);
     }
@@ -161,7 +161,7 @@ pub fn combine_splits<T: HalfFloat, const D: usize, const S: usize>(
 ) {
     let (query, head) = (tl::program_id(0), tl::program_id(1));
     let first_col = tl::program_id(2) * D;
-    let splits = partial_ml.shape(0).to::<i32>();
+    let splits = partial_ml.shape::<i32>(0);
     let accs = tl::reshape(partial_acc.load::<S, 1, 1, D>(0, head, query, first_col), [S, D]);
     let m = tl::reshape(partial_ml.load::<S, 1, 1, 1>(0, head, query, 0), [S]);
     let l = tl::reshape(partial_ml.load::<S, 1, 1, 1>(0, head, query, 1), [S]);
@@ -173,7 +173,7 @@ pub fn combine_splits<T: HalfFloat, const D: usize, const S: usize>(
     let l_sum = tl::sum(scaled_l, 0);
     let l_safe = tl::select(m_max == f32::NEG_INFINITY, 1.0, l_sum);
     let acc = tl::sum(accs * scaled_l.col(), 0) * (1.0 / l_safe);
-    out.store(tl::reshape(acc.to::<T>(), [1, 1, D]), head, query, first_col);
+    out.at(head).at(query).store(acc.to::<T>(), first_col);
     if first_col == 0 {
         lse.store(tl::full([1, 1, 1], (m_max + tl::log2(l_safe)) * f32::consts::LN_2), head, query, 0);
     }

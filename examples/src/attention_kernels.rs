@@ -170,7 +170,7 @@ mod kernels {
         dropout_p: f32,
         seed: u64,
     ) {
-        let (heads, queries, keys) = (q.shape(1).to::<i32>(), q.shape(2).to::<i32>(), k.shape(2).to::<i32>());
+        let (heads, queries, keys) = (q.shape::<i32>(1), q.shape::<i32>(2), k.shape::<i32>(2));
         let (batch_head, tile) = program_tile::<MASK>();
         let (sequence, head, row) = (batch_head / heads, batch_head % heads, tile * M);
         // The last key that the first of these queries attends to, and the first one.
@@ -182,18 +182,18 @@ mod kernels {
         let is_biased = if SCORE_MOD { bias.shape(2) > 0 } else { false };
         // Modified scores are logarithms to base 2 already.
         let score_scale = if SCORE_MOD { 1.0 } else { scale };
-        let q = tl::reshape(q.load::<1, 1, M, D>(sequence, head, row, 0), [M, D]);
+        let q = q.at(sequence).at(head).load::<M, D>(row, 0);
         let mut acc = tl::zeros::<f32>([M, D]);
         let mut softmax = OnlineSoftmax::new::<M>();
         for start in (kv_begin..kv_end).step_by(N) {
-            let k = tl::reshape(k.load::<1, 1, N, D>(sequence, head / group, start, 0), [N, D]);
+            let k = k.at(sequence).at(head / group).load::<N, D>(start, 0);
             let qk = tl::dot(q, tl::trans(k));
             let qk = if SCORE_MOD {
                 let (k_positions, q_positions) =
                     (start + tl::arange(0, N), row + (keys - queries) + tl::arange(0, M));
                 let qk = modified(qk, scale, softcap, slope, k_positions, q_positions);
                 if is_biased {
-                    let bias = tl::reshape(bias.load::<1, M, N>(batch_head, row, start), [M, N]).to::<f32>();
+                    let bias = bias.at(batch_head).load::<M, N>(row, start).to::<f32>();
                     tl::fma(bias, f32::consts::LOG2_E, qk)
                 } else {
                     qk
@@ -215,14 +215,14 @@ mod kernels {
             } else {
                 p
             };
-            let v = tl::reshape(v.load::<1, 1, N, D>(sequence, head / group, start, 0), [N, D]);
+            let v = v.at(sequence).at(head / group).load::<N, D>(start, 0);
             acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
         }
         let (l_safe, lse_row) = softmax.sum_and_logarithm();
         let keep_scale =
             if DROPOUT { tl::select(dropout_p < 1.0, 1.0 / (1.0 - dropout_p), 0.0) } else { 1.0 };
         let normalized = acc * (keep_scale / l_safe).col();
-        out.store(tl::reshape(normalized.to::<T>(), [1, 1, M, D]), sequence, head, row, 0);
+        out.at(sequence).at(head).store(normalized.to::<T>(), row, 0);
         lse.store(tl::reshape(lse_row, [1, M, 1]), batch_head, row, 0);
     }
 }

@@ -68,7 +68,7 @@ pub fn attention_projection<T: HalfFloat, const D: usize, const M: usize, const 
 ) {
     use crate::online_softmax::OnlineSoftmax;
 
-    let (heads, queries, keys) = (q.shape(1).to::<i32>(), q.shape(2).to::<i32>(), k.shape(2).to::<i32>());
+    let (heads, queries, keys) = (q.shape::<i32>(1), q.shape::<i32>(2), k.shape::<i32>(2));
     let q_tiles = tl::cdiv(queries, M);
     // Longest processing time first: the programs of a sequence with the most keys begin.
     let (sequence, tile) = (tl::program_id(0) / q_tiles, q_tiles - 1 - tl::program_id(0) % q_tiles);
@@ -85,8 +85,8 @@ pub fn attention_projection<T: HalfFloat, const D: usize, const M: usize, const 
     for iteration in 0..heads * blocks {
         let (head, block) = (iteration / blocks, iteration % blocks);
         let start = block * K;
-        let q = tl::reshape(q.load::<1, 1, M, D>(sequence, head, row, 0), [M, D]);
-        let k = tl::reshape(k.load::<1, 1, K, D>(sequence, head / group, start, 0), [K, D]);
+        let q = q.at(sequence).at(head).load::<M, D>(row, 0);
+        let k = k.at(sequence).at(head / group).load::<K, D>(start, 0);
         let scores = tl::dot(q, tl::trans(k));
         let last_key = start + (K as i32 - 1);
         let scores = if last_key >= keys || last_key > causal_limit {
@@ -100,24 +100,21 @@ pub fn attention_projection<T: HalfFloat, const D: usize, const M: usize, const 
         // The first block of a head resets the softmax: `alpha` is then 0.
         softmax.m_i = tl::select(block == 0, f32::NEG_INFINITY, softmax.m_i);
         let (p, alpha) = softmax.step(scores, scale);
-        let v = tl::reshape(v.load::<1, 1, K, D>(sequence, head / group, start, 0), [K, D]);
+        let v = v.at(sequence).at(head / group).load::<K, D>(start, 0);
         attn_acc = tl::dot(p.to::<T>(), v, attn_acc * alpha.col());
         acc = if block == blocks - 1 {
             let (l_safe, _) = softmax.sum_and_logarithm();
             let attended = (attn_acc * (1.0 / l_safe).col()).to::<T>();
-            let weight = tl::reshape(weight.load::<1, D, N>(head, 0, col), [D, N]);
+            let weight = weight.at(head).load::<D, N>(0, col);
             tl::dot(attended, weight, acc)
         } else {
             acc
         };
     }
     let y = acc + bias.load::<1, N>(0, col).to::<f32>();
-    let y = if residual.shape(1) > 0 {
-        y + tl::reshape(residual.load::<1, M, N>(sequence, row, col), [M, N]).to::<f32>()
-    } else {
-        y
-    };
-    out.store(tl::reshape(y.to::<T>(), [1, M, N]), sequence, row, col);
+    let y =
+        if residual.shape(1) > 0 { y + residual.at(sequence).load::<M, N>(row, col).to::<f32>() } else { y };
+    out.at(sequence).store(y.to::<T>(), row, col);
 }
 
 /// Attention and the linear layer behind it: `AttentionProjection::new([q, k, v], weight).causal().residual(x)`. `T` is `f16` or `bf16`.

@@ -85,7 +85,7 @@ mod kernels {
         act: i32,
         eps: f32,
     ) {
-        let (row, n) = (tl::program_id(0) * M, out.shape(1).to::<i32>());
+        let (row, n) = (tl::program_id(0) * M, out.shape::<i32>(1));
         let mut acc = tl::zeros::<f32>([M, N]);
         for start in (0..x.shape(1)).step_by(K) {
             acc = tl::dot(x.load::<M, K>(row, start), weight.load::<K, N>(start, 0), acc);

@@ -63,8 +63,8 @@ mod kernels {
         rotated: i32,
         half: i32,
     ) {
-        let rows = out.shape(0).to::<i32>();
-        let (grid_m, grid_n) = (tl::cdiv(rows, M), tl::cdiv(out.shape(1).to::<i32>(), N));
+        let rows = out.shape::<i32>(0);
+        let (grid_m, grid_n) = (tl::cdiv(rows, M), tl::cdiv(out.shape::<i32>(1), N));
         let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), grid_m, grid_n, 16);
         let (row, col) = (tile_row * M, tile_col * N);
         let mut acc = tl::zeros::<f32>([M, N]);

@@ -21,11 +21,11 @@ pub(crate) mod kernels {
         k_begin: I,
         k_end: I,
     ) -> Tile<f32> {
-        let b_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
+        let b_batch = tl::minimum(batch, b.shape::<i32>(0) - 1);
         let mut acc = tl::zeros::<f32>([M, N]);
         for start in (k_begin..k_end).step_by(K) {
-            let a_tile = tl::reshape(a.load::<1, M, K>(batch, row, start), [M, K]);
-            let b_tile = tl::reshape(b.load::<1, K, N>(b_batch, start, col), [K, N]);
+            let a_tile = a.at(batch).load::<M, K>(row, start);
+            let b_tile = b.at(b_batch).load::<K, N>(start, col);
             acc = if TF32 {
                 tl::dot(a_tile, b_tile, acc).input_precision("tf32")
             } else {
@@ -43,16 +43,13 @@ pub(crate) mod kernels {
         partials: &mut View<f32, 4>,
         k_steps: i32,
     ) {
-        let (batch, row, col) = tile_offsets::<M, N>(
-            tl::program_id(0),
-            partials.shape(2).to::<i32>(),
-            partials.shape(3).to::<i32>(),
-        );
+        let (batch, row, col) =
+            tile_offsets::<M, N>(tl::program_id(0), partials.shape::<i32>(2), partials.shape::<i32>(3));
         let split = tl::program_id(1);
         let k_begin = split * k_steps * K;
-        let k_end = tl::minimum(k_begin + k_steps * K, a.shape(2).to::<i32>());
+        let k_end = tl::minimum(k_begin + k_steps * K, a.shape::<i32>(2));
         let acc = accumulate::<T, i32, M, N, K, TF32>(a, b, batch, row, col, k_begin, k_end);
-        partials.store(tl::reshape(acc, [1, 1, M, N]), split, batch, row, col);
+        partials.at(split).at(batch).store(acc, row, col);
     }
 
     /// The activation of [`crate::activation`] with this index, or none.
@@ -89,11 +86,7 @@ pub(crate) mod kernels {
             acc * alpha
         };
         let y = activate::<T>(v, act);
-        if residual.shape(1) > 0 {
-            y + tl::reshape(residual.load::<1, M, N>(batch, row, col), [M, N]).to::<f32>()
-        } else {
-            y
-        }
+        if residual.shape(1) > 0 { y + residual.at(batch).load::<M, N>(row, col).to::<f32>() } else { y }
     }
 
     /// The matrix of a batch, and the first row and column, of the tile with this index, in row-major order of tiles within a matrix.
@@ -125,15 +118,14 @@ pub(crate) mod kernels {
         out: &mut View<T, 3>,
         alpha: f32,
     ) {
-        let (batch, row, col) =
-            swizzled_tile_offsets::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
+        let (batch, row, col) = swizzled_tile_offsets::<M, N>(out.shape::<i32>(1), out.shape::<i32>(2));
         let acc = accumulate::<T, i64, M, N, K, false>(a, b, batch, row, col, 0, a.shape(2));
         // A branch, because 128 x 256 elements leave no registers for multiplications with the additions.
         let acc = if alpha == 1.0 { acc } else { acc * alpha };
         // Most matmuls have no bias; there is no branch where it takes registers that a second block needs.
         let v = if N < 256 || bias.shape(1) > 0 { acc + bias.load::<1, N>(0, col).to::<f32>() } else { acc };
         let y = activate::<T>(v, ACT as i32);
-        out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
+        out.at(batch).store(y.to::<T>(), row, col);
     }
 
     /// As [`matmul()`], by smaller tiles, whose threads have registers for any activation and a residual, which may have no elements.
@@ -157,11 +149,10 @@ pub(crate) mod kernels {
         alpha: f32,
         act: i32,
     ) {
-        let (batch, row, col) =
-            swizzled_tile_offsets::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
+        let (batch, row, col) = swizzled_tile_offsets::<M, N>(out.shape::<i32>(1), out.shape::<i32>(2));
         let acc = accumulate::<T, i64, M, N, K, false>(a, b, batch, row, col, 0, a.shape(2));
         let y = epilogue::<T, M, N>(acc, bias, residual, alpha, act, batch, row, col);
-        out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
+        out.at(batch).store(y.to::<T>(), row, col);
     }
 
     /// As [`matmul_small()`], of a single row (GEMV): a program computes `N` elements in steps of `K`, with `weight` as `[n, k]`, K-major. The time is
@@ -183,7 +174,7 @@ pub(crate) mod kernels {
             acc += weight.load::<N, K>(col, start).to::<f32>() * a.load::<1, K>(0, start).to::<f32>();
         }
         let y = epilogue::<T, 1, N>(tl::sum(acc, 1).row(), bias, residual, alpha, act, 0, 0, col);
-        out.store(tl::reshape(y.to::<T>(), [1, 1, N]), 0, 0, col);
+        out.at(0).store(y.to::<T>(), 0, col);
     }
 
     /// As [`matmul_small()`], of few rows and columns: the `WARPS` warps split K, each computes a whole tile from its slice, so that it
@@ -205,16 +196,16 @@ pub(crate) mod kernels {
         act: i32,
     ) {
         let (batch, row, col) =
-            tile_offsets::<M, N>(tl::program_id(0), out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
-        let b_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
+            tile_offsets::<M, N>(tl::program_id(0), out.shape::<i32>(1), out.shape::<i32>(2));
+        let b_batch = tl::minimum(batch, b.shape::<i32>(0) - 1);
         let mut warp_accs = tl::zeros::<f32>([WARPS, M, N]);
         for start in (0..a.shape(3)).step_by(K) {
-            let a_tile = tl::reshape(a.load::<1, WARPS, M, K>(batch, 0, row, start), [WARPS, M, K]);
-            let b_tile = tl::reshape(b.load::<1, WARPS, N, K>(b_batch, 0, col, start), [WARPS, N, K]);
+            let a_tile = a.at(batch).load::<WARPS, M, K>(0, row, start);
+            let b_tile = b.at(b_batch).load::<WARPS, N, K>(0, col, start);
             warp_accs = tl::dot(a_tile, tl::permute(b_tile, [0, 2, 1]), warp_accs);
         }
         let y = epilogue::<T, M, N>(tl::sum(warp_accs, 0), bias, residual, alpha, act, batch, row, col);
-        out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
+        out.at(batch).store(y.to::<T>(), row, col);
     }
 
     /// A program stores the partial sums of a tile for split `tl::program_id(1)` of K: `k_steps` steps of `K`.
@@ -251,8 +242,7 @@ pub(crate) mod kernels {
         alpha: f32,
         act: i32,
     ) {
-        let (batch, row, col) =
-            swizzled_tile_offsets::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
+        let (batch, row, col) = swizzled_tile_offsets::<M, N>(out.shape::<i32>(1), out.shape::<i32>(2));
         let acc = accumulate::<f32, i64, M, N, K, TF32>(a, b, batch, row, col, 0, a.shape(2));
         let y = if HAS_EPILOGUE {
             epilogue::<f32, M, N>(acc, bias, residual, alpha, act, batch, row, col)
@@ -262,7 +252,7 @@ pub(crate) mod kernels {
             let scaled = if alpha == 1.0 { acc } else { acc * alpha };
             if !TF32 || bias.shape(1) > 0 { scaled + bias.load::<1, N>(0, col) } else { scaled }
         };
-        out.store(tl::reshape(y, [1, M, N]), batch, row, col);
+        out.at(batch).store(y, row, col);
     }
 
     /// As [`matmul_small()`], of `f32`: each product of elements is rounded once.
@@ -326,13 +316,13 @@ pub(crate) mod kernels {
         act: i32,
     ) {
         let (batch, row, col) =
-            tile_offsets::<M, N>(tl::program_id(0), out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
+            tile_offsets::<M, N>(tl::program_id(0), out.shape::<i32>(1), out.shape::<i32>(2));
         let mut acc = tl::zeros::<f32>([M, N]);
         for split in 0..partials.shape(0) {
-            acc += tl::reshape(partials.load::<1, 1, M, N>(split, batch, row, col), [M, N]);
+            acc += partials.at(split).at(batch).load::<M, N>(row, col);
         }
         let y = epilogue::<T, M, N>(acc, bias, residual, alpha, act, batch, row, col);
-        out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
+        out.at(batch).store(y.to::<T>(), row, col);
     }
 
     /// Copies `M x N` elements of each matrix to where rows begin at cache lines.
@@ -345,7 +335,7 @@ pub(crate) mod kernels {
         out: &mut View<T, 3>,
     ) {
         let (batch, row, col) =
-            tile_offsets::<M, N>(tl::program_id(0), out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
+            tile_offsets::<M, N>(tl::program_id(0), out.shape::<i32>(1), out.shape::<i32>(2));
         out.store(x.load::<1, M, N>(batch, row, col), batch, row, col);
     }
 
@@ -355,8 +345,7 @@ pub(crate) mod kernels {
         x: &View<T, 3>,
         out: &mut View<T, 3>,
     ) {
-        let (batch, row, col) =
-            tile_offsets::<M, N>(tl::program_id(0), x.shape(1).to::<i32>(), x.shape(2).to::<i32>());
+        let (batch, row, col) = tile_offsets::<M, N>(tl::program_id(0), x.shape::<i32>(1), x.shape::<i32>(2));
         out.store(tl::permute(x.load::<1, M, N>(batch, row, col), [0, 2, 1]), batch, col, row);
     }
 
@@ -371,15 +360,14 @@ pub(crate) mod kernels {
         y: &View<T, 3>,
         y_out: &mut View<T, 3>,
     ) {
-        let (batches, rows, cols) = (x.shape(0).to::<i32>(), x.shape(1).to::<i32>(), x.shape(2).to::<i32>());
+        let (batches, rows, cols) = (x.shape::<i32>(0), x.shape::<i32>(1), x.shape::<i32>(2));
         let x_tiles = batches * tl::cdiv(rows, M) * tl::cdiv(cols, N);
         if tl::program_id(0) < x_tiles {
             let (batch, row, col) = tile_offsets::<M, N>(tl::program_id(0), rows, cols);
             x_out.store(x.load::<1, M, N>(batch, row, col), batch, row, col);
         } else {
             let index = tl::program_id(0) - x_tiles;
-            let (batch, row, col) =
-                tile_offsets::<M, N>(index, y.shape(1).to::<i32>(), y.shape(2).to::<i32>());
+            let (batch, row, col) = tile_offsets::<M, N>(index, y.shape::<i32>(1), y.shape::<i32>(2));
             y_out.store(y.load::<1, M, N>(batch, row, col), batch, row, col);
         }
     }

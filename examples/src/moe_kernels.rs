@@ -120,7 +120,7 @@ mod kernels {
         n_choices: i32,
         top_k: i32,
     ) {
-        let (f, k) = (weights.shape(2).to::<i32>(), weights.shape(3).to::<i32>());
+        let (f, k) = (weights.shape::<i32>(2), weights.shape::<i32>(3));
         let blocks = tl::cdiv(f, N);
         let (tile, block) = (tl::program_id(0) / blocks, tl::program_id(0) % blocks);
         if tile >= tl::load(n_tiles) {
@@ -133,14 +133,14 @@ mod kernels {
         let (mut gate, mut up) = (tl::zeros::<i32>([M, N]), tl::zeros::<i32>([M, N]));
         for start in (0..k).step_by(K) {
             let rows = gather_rows::<K>(x, token, is_valid_row, start, k);
-            let gate_tile = tl::reshape(weights.load::<1, 1, N, K>(expert, 0, col, start), [N, K]);
-            let up_tile = tl::reshape(weights.load::<1, 1, N, K>(expert, 1, col, start), [N, K]);
+            let gate_tile = weights.at(expert).at(0).load::<N, K>(col, start);
+            let up_tile = weights.at(expert).at(1).load::<N, K>(col, start);
             gate = tl::dot(rows, tl::trans(gate_tile), gate);
             up = tl::dot(rows, tl::trans(up_tile), up);
         }
         let scale = tl::load(x_scales + token, is_valid_row, 0.0).col();
-        let gate_tile = tl::reshape(weight_scales.load::<1, 1, N>(expert, 0, col), [1, N]);
-        let up_tile = tl::reshape(weight_scales.load::<1, 1, N>(expert, 1, col), [1, N]);
+        let gate_tile = weight_scales.at(expert).load::<1, N>(0, col);
+        let up_tile = weight_scales.at(expert).load::<1, N>(1, col);
         let h = tl::silu::<f32>(gate.to::<f32>() * scale * gate_tile) * (up.to::<f32>() * scale * up_tile);
         let abs_max = tl::max(tl::abs(h), 1);
         let q = tl::round_ties_even(h * inv_scale(abs_max).col()).to::<i8>();
@@ -164,7 +164,7 @@ mod kernels {
         weighted_rows: &mut [f32],
         n_choices: i32,
     ) {
-        let (n, f) = (weights.shape(1).to::<i32>(), weights.shape(2).to::<i32>());
+        let (n, f) = (weights.shape::<i32>(1), weights.shape::<i32>(2));
         let grid_n = tl::cdiv(n, N);
         let (tile, col) = (tl::program_id(0) / grid_n, tl::program_id(0) % grid_n * N);
         if tile >= tl::load(n_tiles) {
@@ -176,7 +176,7 @@ mod kernels {
         let mut acc = tl::zeros::<f32>([M, N]);
         for block in 0..blocks {
             let rows = gather_rows::<K>(intermediate, choice, is_valid_row, block * K, f);
-            let b_tile = tl::reshape(weights.load::<1, N, K>(expert, col, block * K), [N, K]);
+            let b_tile = weights.at(expert).load::<N, K>(col, block * K);
             let scale = tl::load(intermediate_scales + choice * blocks + block, is_valid_row, 0.0);
             acc += tl::dot(rows, tl::trans(b_tile)).to::<f32>() * scale.col();
         }

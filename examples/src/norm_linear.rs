@@ -65,7 +65,7 @@ mod kernels {
         sums: &mut [f32],
         constants: &mut [f32],
     ) {
-        let (terms, n) = (weight.shape(0).to::<i32>(), weight.shape(1).to::<i32>());
+        let (terms, n) = (weight.shape::<i32>(0), weight.shape::<i32>(1));
         let col = tl::program_id(0) * N;
         let cols = col + tl::arange(0, N);
         let mut sum = tl::zeros::<f32>([N]);
@@ -126,7 +126,7 @@ mod kernels {
         act: i32,
         eps: f32,
     ) {
-        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let grid_n = tl::cdiv(out.shape::<i32>(1), N);
         let (row, col) = (tl::program_id(0) / grid_n * M, tl::program_id(0) % grid_n * N);
         let terms = x.shape(1);
         let count = terms.to::<f32>();

@@ -98,8 +98,8 @@ pub(crate) mod kernels {
         out_scales: &View<f32, 2>,
         out: &mut View<O, 2>,
     ) {
-        let grid_m = tl::cdiv(out.shape(0).to::<i32>(), M);
-        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let grid_m = tl::cdiv(out.shape::<i32>(0), M);
+        let grid_n = tl::cdiv(out.shape::<i32>(1), N);
         let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), grid_m, grid_n, 8);
         let (row, col) = (tile_row * M, tile_col * N);
         let acc = accumulate::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
@@ -149,7 +149,7 @@ pub(crate) mod kernels {
         out: &mut View<O, 2>,
         act: i32,
     ) {
-        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let grid_n = tl::cdiv(out.shape::<i32>(1), N);
         let row = tl::program_id(0) / grid_n * M;
         let col = tl::program_id(0) % grid_n * N;
         let acc = accumulate::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
@@ -190,7 +190,7 @@ pub(crate) mod kernels {
         out: &mut View<O, 2>,
         act: i32,
     ) {
-        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let grid_n = tl::cdiv(out.shape::<i32>(1), N);
         let row = tl::program_id(0) / grid_n * M;
         let col = tl::program_id(0) % grid_n * N;
         let mut warp_accs = tl::zeros::<S>([WARPS, M, N]);
@@ -213,14 +213,14 @@ pub(crate) mod kernels {
         partials: &mut View<S, 3>,
         k_steps: i32,
     ) {
-        let grid_n = tl::cdiv(partials.shape(2).to::<i32>(), N);
+        let grid_n = tl::cdiv(partials.shape::<i32>(2), N);
         let row = tl::program_id(0) / grid_n * M;
         let col = tl::program_id(0) % grid_n * N;
         let split = tl::program_id(1);
         let k_begin = split * k_steps * K;
-        let k_end = tl::minimum(k_begin + k_steps * K, a.shape(1).to::<i32>());
+        let k_end = tl::minimum(k_begin + k_steps * K, a.shape::<i32>(1));
         let acc = accumulate::<A, S, i32, M, N, K>(a, b, row, col, k_begin, k_end);
-        partials.store(tl::reshape(acc, [1, M, N]), split, row, col);
+        partials.at(split).store(acc, row, col);
     }
 
     /// Reduces the partial sums, and runs the epilogue.
@@ -250,12 +250,12 @@ pub(crate) mod kernels {
         out: &mut View<O, 2>,
         act: i32,
     ) {
-        let grid_n = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let grid_n = tl::cdiv(out.shape::<i32>(1), N);
         let row = tl::program_id(0) / grid_n * M;
         let col = tl::program_id(0) % grid_n * N;
         let mut acc = tl::zeros::<S>([M, N]);
         for split in 0..partials.shape(0) {
-            acc += tl::reshape(partials.load::<1, M, N>(split, row, col), [M, N]);
+            acc += partials.at(split).load::<M, N>(row, col);
         }
         let y =
             epilogue::<M, N, ROUND>(acc.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);

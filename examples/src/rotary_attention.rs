@@ -84,10 +84,10 @@ mod kernels {
         head: i32,
         row: i32,
     ) -> (Tile<T>, Tile<T>) {
-        let a = tl::reshape(x.load::<1, 1, ROWS, HALF>(head, 0, row, 0), [ROWS, HALF]).to::<f32>();
-        let b = tl::reshape(x.load::<1, 1, ROWS, HALF>(head, 1, row, 0), [ROWS, HALF]).to::<f32>();
-        let cos = tl::reshape(cos_sin.load::<1, ROWS, HALF>(0, row, 0), [ROWS, HALF]).to::<f32>();
-        let sin = tl::reshape(cos_sin.load::<1, ROWS, HALF>(1, row, 0), [ROWS, HALF]).to::<f32>();
+        let a = x.at(head).at(0).load::<ROWS, HALF>(row, 0).to::<f32>();
+        let b = x.at(head).at(1).load::<ROWS, HALF>(row, 0).to::<f32>();
+        let cos = cos_sin.at(0).load::<ROWS, HALF>(row, 0).to::<f32>();
+        let sin = cos_sin.at(1).load::<ROWS, HALF>(row, 0).to::<f32>();
         ((a * cos - b * sin).to::<T>(), (b * cos + a * sin).to::<T>())
     }
 
@@ -107,7 +107,7 @@ mod kernels {
         scale: f32,
         right: i32,
     ) {
-        let keys = k.shape(2).to::<i32>();
+        let keys = k.shape::<i32>(2);
         let (row, head) = (tl::program_id(0) * QUERIES, tl::program_id(1));
         let key_head = head / group;
         // The last key that the first of these queries attends to, and the end of the keys of all of them.
@@ -129,11 +129,11 @@ mod kernels {
                 scores
             };
             let (p, alpha) = softmax.step(scores, scale);
-            let v = tl::reshape(v.load::<1, KEYS, { 2 * HALF }>(key_head, start, 0), [KEYS, 2 * HALF]);
+            let v = v.at(key_head).load::<KEYS, { 2 * HALF }>(start, 0);
             acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
         }
         let (l_safe, lse_row) = softmax.sum_and_logarithm();
-        out.store(tl::reshape((acc * (1.0 / l_safe).col()).to::<T>(), [1, QUERIES, 2 * HALF]), head, row, 0);
+        out.at(head).store((acc * (1.0 / l_safe).col()).to::<T>(), row, 0);
         lse.store(tl::reshape(lse_row, [1, QUERIES, 1]), head, row, 0);
     }
 
@@ -146,8 +146,8 @@ mod kernels {
     ) {
         let (row, head) = (tl::program_id(0) * ROWS, tl::program_id(1));
         let (a, b) = rotated::<T, ROWS, HALF>(x, cos_sin, head, row);
-        out.store(tl::reshape(a, [1, 1, ROWS, HALF]), head, 0, row, 0);
-        out.store(tl::reshape(b, [1, 1, ROWS, HALF]), head, 1, row, 0);
+        out.at(head).at(0).store(a, row, 0);
+        out.at(head).at(1).store(b, row, 0);
     }
 }
 

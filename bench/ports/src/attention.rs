@@ -121,16 +121,16 @@ pub fn attention_by_views<const FORM: usize, const D: usize, const M: usize, con
     cap: f32,
 ) {
     let (head, first) = (tl::program_id(1), tl::program_id(0) * M);
-    let keys = k.shape(1).to::<i32>();
+    let keys = k.shape::<i32>(1);
     let rows = first + tl::arange(0, M);
-    let q = tl::reshape(q.load::<1, M, D>(head, first, 0), [M, D]);
+    let q = q.at(head).load::<M, D>(first, 0);
     let mut acc = tl::zeros::<f32>([M, D]);
     let mut l = tl::zeros::<f32>([M]);
     let mut m = tl::full([M], f32::NEG_INFINITY);
     let end = if FORM == 0 { keys } else { tl::minimum(first + M, keys) };
     for start in (0..end).step_by(N) {
         let cols = start + tl::arange(0, N);
-        let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
+        let k = k.at(head).load::<N, D>(start, 0);
         let s = tl::dot(q, tl::trans(k)) * scale;
         let s = if FORM == 2 { cap * tl::tanh(s / cap) } else { s };
         let in_mask = (cols < keys).row();
@@ -140,11 +140,11 @@ pub fn attention_by_views<const FORM: usize, const D: usize, const M: usize, con
         let p = tl::exp(s - m_new.col());
         let alpha = tl::exp(m - m_new);
         l = l * alpha + tl::sum(p, 1);
-        let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
+        let v = v.at(head).load::<N, D>(start, 0);
         acc = tl::dot(p.to::<bf16>(), v, acc * alpha.col());
         m = m_new;
     }
-    out.store(tl::reshape((acc / l.col()).to::<bf16>(), [1, M, D]), head, first, 0);
+    out.at(head).store((acc / l.col()).to::<bf16>(), first, 0);
 }
 
 /// One query of each head over the keys of a paged cache: `q` and `out` are `[sequences, heads, D]`, the caches `[pages, 16, heads, D]`,

@@ -103,28 +103,28 @@ pub fn attention_dkdv_by_views<const CAUSAL: bool, const D: usize, const M: usiz
     sm_scale: f32,
 ) {
     let (head, first) = (tl::program_id(1), tl::program_id(0) * N);
-    let n = q.shape(1).to::<i32>();
+    let n = q.shape::<i32>(1);
     let offs_n = first + tl::arange(0, N);
-    let k = tl::reshape(k.load::<1, N, D>(head, first, 0), [N, D]);
-    let v = tl::reshape(v.load::<1, N, D>(head, first, 0), [N, D]);
+    let k = k.at(head).load::<N, D>(first, 0);
+    let v = v.at(head).load::<N, D>(first, 0);
     let qk_scale = sm_scale * f32::consts::LOG2_E;
     let mut k_sum = tl::zeros::<f32>([N, D]);
     let mut v_sum = tl::zeros::<f32>([N, D]);
     let begin = if CAUSAL { first } else { 0 };
     for start in (begin..n).step_by(M) {
         let offs_m = start + tl::arange(0, M);
-        let q = tl::reshape(q.load::<1, M, D>(head, start, 0), [M, D]);
+        let q = q.at(head).load::<M, D>(start, 0);
         let row_lse = tl::load(lse + head * n + offs_m, offs_m < n, 0.0);
         let p_t = tl::exp2(tl::dot(k, tl::trans(q)) * qk_scale - row_lse.row());
         let p_t = if CAUSAL { tl::select(offs_n.col() <= offs_m.row(), p_t, 0.0) } else { p_t };
-        let d_out = tl::reshape(d_out.load::<1, M, D>(head, start, 0), [M, D]);
+        let d_out = d_out.at(head).load::<M, D>(start, 0);
         v_sum = tl::dot(p_t.to::<bf16>(), d_out, v_sum);
         let row_delta = tl::load(delta + head * n + offs_m, offs_m < n, 0.0);
         let ds_t = p_t * (tl::dot(v, tl::trans(d_out)) - row_delta.row());
         k_sum = tl::dot(ds_t.to::<bf16>(), q, k_sum);
     }
-    dv.store(tl::reshape(v_sum.to::<bf16>(), [1, N, D]), head, first, 0);
-    dk.store(tl::reshape((k_sum * sm_scale).to::<bf16>(), [1, N, D]), head, first, 0);
+    dv.at(head).store(v_sum.to::<bf16>(), first, 0);
+    dk.at(head).store((k_sum * sm_scale).to::<bf16>(), first, 0);
 }
 
 /// [`attention_dq()`] with blocks of views of `[heads, n, D]` for what Triton has tensor descriptors for.
@@ -141,10 +141,10 @@ pub fn attention_dq_by_views<const CAUSAL: bool, const D: usize, const M: usize,
     sm_scale: f32,
 ) {
     let (head, first) = (tl::program_id(1), tl::program_id(0) * M);
-    let n = k.shape(1).to::<i32>();
+    let n = k.shape::<i32>(1);
     let offs_m = first + tl::arange(0, M);
-    let q = tl::reshape(q.load::<1, M, D>(head, first, 0), [M, D]);
-    let d_out = tl::reshape(d_out.load::<1, M, D>(head, first, 0), [M, D]);
+    let q = q.at(head).load::<M, D>(first, 0);
+    let d_out = d_out.at(head).load::<M, D>(first, 0);
     let row_lse = tl::load(lse + head * n + offs_m, offs_m < n, 0.0);
     let row_delta = tl::load(delta + head * n + offs_m, offs_m < n, 0.0);
     let qk_scale = sm_scale * f32::consts::LOG2_E;
@@ -152,12 +152,12 @@ pub fn attention_dq_by_views<const CAUSAL: bool, const D: usize, const M: usize,
     let end = if CAUSAL { tl::minimum(first + M, n) } else { n };
     for start in (0..end).step_by(N) {
         let offs_n = start + tl::arange(0, N);
-        let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
-        let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
+        let k = k.at(head).load::<N, D>(start, 0);
+        let v = v.at(head).load::<N, D>(start, 0);
         let p = tl::exp2(tl::dot(q, tl::trans(k)) * qk_scale - row_lse.col());
         let p = if CAUSAL { tl::select(offs_n.row() <= offs_m.col(), p, 0.0) } else { p };
         let ds = p * (tl::dot(d_out, tl::trans(v)) - row_delta.col());
         q_sum = tl::dot(ds.to::<bf16>(), k, q_sum);
     }
-    dq.store(tl::reshape((q_sum * sm_scale).to::<bf16>(), [1, M, D]), head, first, 0);
+    dq.at(head).store((q_sum * sm_scale).to::<bf16>(), first, 0);
 }

@@ -109,7 +109,7 @@ pub fn persistent_matmul_by_views<const M: usize, const N: usize, const K: usize
     b: &View<bf16, 2>,
     c: &mut View<bf16, 2>,
 ) {
-    let (m, n) = (a.shape(0).to::<i32>(), b.shape(0).to::<i32>());
+    let (m, n) = (a.shape::<i32>(0), b.shape::<i32>(0));
     let num_pid_m = tl::cdiv(m, M);
     let num_pid_n = tl::cdiv(n, N);
     let num_pid_in_group = GROUP * num_pid_n;

@@ -12,9 +12,9 @@ pub fn attention<const CAUSAL: bool, const D: usize, const M: usize, const N: us
     scale: f32,
 ) {
     let (head, first) = (tl::program_id(1), tl::program_id(0) * M);
-    let length = k.shape(1).to::<i32>();
+    let length = k.shape::<i32>(1);
     let rows = first + tl::arange(0, M);
-    let q = tl::reshape(q.load::<1, M, D>(head, first, 0), [M, D]);
+    let q = q.at(head).load::<M, D>(first, 0);
 
     // ANCHOR: state
     let mut acc = tl::zeros::<f32>([M, D]);
@@ -25,7 +25,7 @@ pub fn attention<const CAUSAL: bool, const D: usize, const M: usize, const N: us
     for start in (0..end).step_by(N) {
         // ANCHOR: scores
         let cols = start + tl::arange(0, N);
-        let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
+        let k = k.at(head).load::<N, D>(start, 0);
         let s = tl::dot(q, tl::trans(k)) * scale;
         let visible = (cols < length).row();
         let visible = if CAUSAL { visible & (cols.row() <= rows.col()) } else { visible };
@@ -41,11 +41,11 @@ pub fn attention<const CAUSAL: bool, const D: usize, const M: usize, const N: us
         // ANCHOR_END: online
 
         // ANCHOR: values
-        let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
+        let v = v.at(head).load::<N, D>(start, 0);
         acc = tl::dot(p.to::<bf16>(), v, acc * alpha.col());
         // ANCHOR_END: values
     }
-    out.store(tl::reshape((acc / l_i.col()).to::<bf16>(), [1, M, D]), head, first, 0);
+    out.at(head).store((acc / l_i.col()).to::<bf16>(), first, 0);
 }
 // ANCHOR_END: kernel
 

@@ -226,12 +226,12 @@ fn methods_of_views_take_an_offset_for_each_axis() {
     check_item(
         "View<T,5>::shape",
         expect![[r#"
-        The extent of a view along a constant axis, an `i64`.
+            The extent of a view along a constant axis, an `i64`, or of the integer type between `::<` and `>`, as `.to` converts.
 
-        ```ignore
-        let columns = matrix.shape(1);
-        ```
-        fn shape (& self , axis : impl Operand) -> Tile
-    "#]],
+            ```ignore
+            let columns = matrix.shape::<i32>(1);
+            ```
+            fn shape < To : crate :: Element > (& self , axis : impl Operand) -> Tile
+        "#]],
     );
 }

@@ -73,9 +73,9 @@ impl<'f> FuncBuilder<'f> {
         self.block().ops.push(op);
     }
 
-    /// The operation that was appended last, in the innermost open block.
-    pub fn last(&mut self) -> Option<&mut Op> {
-        self.block().ops.last_mut()
+    /// The operations of the innermost open block.
+    pub fn innermost(&mut self) -> &mut [Op] {
+        &mut self.block().ops
     }
 
     /// The operation of the innermost open block that gives `value`.

@@ -389,6 +389,8 @@ pub enum Returns {
     Same,
     /// What a `for` runs over.
     Range,
+    /// A view with one axis less.
+    View,
     /// An integer known at build.
     Constant,
     Nothing,

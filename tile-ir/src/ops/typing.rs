@@ -3,7 +3,7 @@
 //! The checker is a later stage: rules know it by this trait alone.
 
 use super::{ConstantValue, Kind, LoopHints, Site};
-use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
+use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value, View};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::{Class, DType};
 
@@ -22,8 +22,7 @@ pub enum Item {
     Value(Value),
     /// A slice parameter.
     Slice(ParamId),
-    /// A view parameter, by its memory.
-    View(ParamId),
+    View(ViewPart),
     /// A slice and offsets into it.
     Pointer(Pointer),
     Tuple(Vec<Operand>),
@@ -38,6 +37,20 @@ pub enum Item {
     Unit,
     /// An error that was already reported; errors that follow from it are not.
     Failed,
+}
+
+/// A view parameter, by its memory, or the part of it that `.at` chooses.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ViewPart {
+    pub memory: ParamId,
+    /// Indices along the leading axes, which the part does not have.
+    pub at: Vec<Value>,
+}
+
+impl ViewPart {
+    pub fn rank(&self, func: &Func) -> usize {
+        func.view(self.memory).map_or(0, View::rank) - self.at.len()
+    }
 }
 
 /// A callee, by its index in the checker's table: what it is made of is syntax, which no rule looks into.
@@ -338,10 +351,10 @@ impl Operand {
         }
     }
 
-    /// The memory of the view that it is.
-    pub fn view(&self) -> Option<ParamId> {
-        match self.item {
-            Item::View(memory) => Some(memory),
+    /// The view that it is.
+    pub fn view(&self) -> Option<&ViewPart> {
+        match &self.item {
+            Item::View(view) => Some(view),
             _ => None,
         }
     }

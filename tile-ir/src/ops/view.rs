@@ -4,16 +4,16 @@
 //! which of its offsets are uniform over the program, and lowers it to an access with offsets and a mask.
 
 use super::cache::{CacheHints, CacheModifier};
-use super::typing::{Call, Item, Operand, TypingCx};
+use super::typing::{Call, Item, Operand, TypingCx, ViewPart};
 use super::{
     Atomic, AtomicChange, Effect, Intrinsic, IntrinsicGeneric, Kind, Load, MemAccess, MemoryOrder,
-    MemoryScope, Operation, Returns, Store, each_axis, expect_types, required,
+    MemoryScope, Operation, Reshape, Returns, Store, each_axis, expect_types, required,
 };
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, TextWriter};
 use crate::ir::{Func, ParamId, ParseError, Shape, TextReader, Type, Value, View};
 use crate::ops::syntax::syntax;
-use crate::support::diagnostic::{axes, list};
+use crate::support::diagnostic::{Loc, axes, list};
 use crate::support::dtype::DType;
 
 /// A block of a view, which may lie across its edges or outside; elements outside of the view take no part.
@@ -240,6 +240,15 @@ impl Operation for AddView {
 
 pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {
+        name: "at",
+        returns: Returns::View,
+        example: "let row = matrix.at(tl::program_id(0));\nlet part = row.load::<64>(0);",
+        generic: IntrinsicGeneric::None,
+        params: &[required("self"), required("index")],
+        doc: "The part of a view at an index along its first axis, an integer, negative ones too: a view without that axis, `x.at(i).load::<N>(j)` for the elements of `x.load::<1, N>(i, j)` in a tile of one axis. Outside of the view's shape elements are 0 when read, and dropped when written.",
+        check: at,
+    },
+    Intrinsic {
         name: "load",
         returns: Returns::Tile,
         example: "let block = matrix.load::<64, 32>(tl::program_id(0) * 64, 0);",
@@ -269,31 +278,68 @@ pub(super) const METHODS: &[Intrinsic] = &[
     Intrinsic {
         name: "shape",
         returns: Returns::Tile,
-        example: "let columns = matrix.shape(1);",
-        generic: IntrinsicGeneric::None,
+        example: "let columns = matrix.shape::<i32>(1);",
+        generic: IntrinsicGeneric::OptionalType,
         params: &[required("self"), required("axis")],
-        doc: "The extent of a view along a constant axis, an `i64`.",
+        doc: "The extent of a view along a constant axis, an `i64`, or of the integer type between `::<` and `>`, as `.to` converts.",
         check: |cx, call| view_scalar(cx, call, |view| &view.shape),
     },
     Intrinsic {
         name: "stride",
         returns: Returns::Tile,
         example: "let row_stride = matrix.stride(0);",
-        generic: IntrinsicGeneric::None,
+        generic: IntrinsicGeneric::OptionalType,
         params: &[required("self"), required("axis")],
-        doc: "How many elements of memory lie between neighbors along a constant axis of a view, an `i64`; any number where the axis has one element.",
+        doc: "How many elements of memory lie between neighbors along a constant axis of a view, an `i64`, or of the integer type between `::<` and `>`, as `.to` converts; any number where the axis has one element.",
         check: |cx, call| view_scalar(cx, call, |view| &view.strides),
     },
 ];
 
+fn at(cx: &mut dyn TypingCx, call: &Call) -> Operand {
+    let Some(view) = call.args[0].view().cloned() else { return Operand::failed(call.loc) };
+    if view.rank(cx.func()) == 1 {
+        let name = call.args[0].loc.word().unwrap_or_else(|| "x".into());
+        let index = call.args[1].loc.word().unwrap_or_else(|| "i".into());
+        let help = format!("read a block of it: `{name}.load::<1>({index})`");
+        return cx.error_help(call.name_loc, "a part of a view keeps one axis, and this is its last", help);
+    }
+    match offset(cx, &call.args[1]) {
+        Some(index) => {
+            let at = [view.at, vec![index]].concat();
+            Operand::new(Item::View(ViewPart { at, ..view }), call.loc)
+        }
+        None => Operand::failed(call.loc),
+    }
+}
+
 fn load(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     let first = offsets(cx, &call.args[1..]);
     let (Some(extents), Some(offsets)) = (cx.extents(call), first) else { return Operand::failed(call.loc) };
-    let Some(memory) = call.args[0].view() else { return Operand::failed(call.loc) };
-    let tile = ViewTile { memory, offsets, extents: extents.clone() };
+    let Some(view) = call.args[0].view().cloned() else { return Operand::failed(call.loc) };
+    let tile = view_tile(&view, offsets, &extents);
     let (elem, mutable) = cx.func().slice(tile.memory);
+    let ty = Type::tile(elem, tile.extents.clone());
     let load = LoadView { tile, invariant: !mutable, cache: CacheHints::default() };
-    cx.emit(load, Type::tile(elem, extents), call.loc)
+    let loaded = cx.push(load, vec![ty], call.loc)[0];
+    Operand::value(reshaped(cx, loaded, &extents, call.loc), call.loc)
+}
+
+/// The block of a view's memory that a block of its part is: of extent 1 along the axes that the part lacks.
+fn view_tile(view: &ViewPart, offsets: Vec<Value>, extents: &Shape) -> ViewTile {
+    let mut extents = extents.clone();
+    for _ in &view.at {
+        extents = extents.with(0, 1);
+    }
+    ViewTile { memory: view.memory, offsets: [view.at.clone(), offsets].concat(), extents }
+}
+
+/// The same elements in a shape that differs by axes of extent 1.
+fn reshaped(cx: &mut dyn TypingCx, value: Value, shape: &Shape, loc: Loc) -> Value {
+    let ty = cx.ty(value).clone();
+    if ty.shape == *shape {
+        return value;
+    }
+    cx.push(Reshape { value }, vec![Type::tile(ty.dtype, shape.clone())], loc)[0]
 }
 
 fn store(cx: &mut dyn TypingCx, call: &Call) -> Operand {
@@ -309,16 +355,31 @@ fn atomic_add(cx: &mut dyn TypingCx, call: &Call) -> Operand {
         let known = list(DType::ALL.into_iter().filter(|&dtype| AtomicChange::Add.takes(dtype)));
         return cx.error(call.args[0].loc, format!("{} takes {known}, found {}", call.what, ty.dtype));
     }
-    cx.emit(AddView { tile, value, order: MemoryOrder::AcqRel, scope: MemoryScope::Gpu }, ty, call.loc)
+    let shape = call.args[0]
+        .view()
+        .into_iter()
+        .flat_map(|view| &view.at)
+        .fold(ty.shape.clone(), |shape, _| shape.without(0));
+    let add = AddView { tile, value, order: MemoryOrder::AcqRel, scope: MemoryScope::Gpu };
+    let before = cx.push(add, vec![ty], call.loc)[0];
+    Operand::value(reshaped(cx, before, &shape, call.loc), call.loc)
 }
 
 fn view_scalar(cx: &mut dyn TypingCx, call: &Call, of: fn(&View) -> &Vec<Value>) -> Operand {
-    let Some(view) = call.args[0].view().and_then(|memory| cx.func().view(memory)).cloned() else {
+    let Some(part) = call.args[0].view().cloned() else { return Operand::failed(call.loc) };
+    let Some(view) = cx.func().view(part.memory).cloned() else { return Operand::failed(call.loc) };
+    let Some(axis) = cx.axis(&call.args[1], view.rank() - part.at.len()) else {
         return Operand::failed(call.loc);
     };
-    match cx.axis(&call.args[1], view.rank()) {
-        Some(axis) => Operand::value(of(&view)[axis], call.loc),
-        None => Operand::failed(call.loc),
+    let extent = Operand::value(of(&view)[part.at.len() + axis], call.loc);
+    match cx.generic_type() {
+        Some(dtype) if dtype.is_integer() => cx.cast(&extent, dtype, call.loc),
+        Some(dtype) => {
+            let what = call.what.trim_matches('`');
+            let help = format!("convert it: `{what}({axis}).to::<{dtype}>()`");
+            cx.error_help(call.name_loc, format!("{} is an integer, not {dtype}", call.what), help)
+        }
+        None => extent,
     }
 }
 
@@ -351,12 +412,13 @@ fn offset(cx: &mut dyn TypingCx, operand: &Operand) -> Option<Value> {
 
 /// The block that an access writes to, and the tile.
 fn written(cx: &mut dyn TypingCx, call: &Call) -> Option<(ViewTile, Value)> {
-    let memory = call.args[0].view()?;
+    let view = call.args[0].view()?.clone();
+    let (memory, rank) = (view.memory, view.rank(cx.func()));
     let (elem, mutable) = cx.func().slice(memory);
-    let rank = cx.func().view(memory)?.rank();
     let name = cx.func().params[memory.index()].name.clone();
     if !mutable {
         let text = format!("`{name}` is read-only: {} needs a `&mut` view", call.what);
+        let rank = rank + view.at.len();
         let help = format!("declare it `{name}: &mut View<{}, {rank}>`", cx.written_elem(memory));
         cx.error_help(call.args[0].loc, text, help);
     }
@@ -389,6 +451,7 @@ fn written(cx: &mut dyn TypingCx, call: &Call) -> Option<(ViewTile, Value)> {
         }
         return None;
     }
-    let tile = ViewTile { memory, offsets: offsets?, extents: shape };
+    let tile = view_tile(&view, offsets?, &shape);
+    let value = reshaped(cx, value, &tile.extents, call.args[1].loc);
     mutable.then_some((tile, value))
 }

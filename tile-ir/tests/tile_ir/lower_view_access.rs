@@ -464,6 +464,94 @@ fn functions_take_views() {
 }
 
 #[test]
+fn a_part_of_a_view_lacks_its_first_axes() {
+    check_tile(
+        "#[fuse_kernel]
+        fn k(x: &View<f32, 3>, out: &mut View<f32, 2>) {
+            fn row_sum(row: &View<f32, 1>) -> Tile<f32> {
+                tl::sum(row.load::<8>(0).evict_first(), 0)
+            }
+            let plane = x.at(tl::program_id(0));
+            let sums = plane.load::<4, 8>(1, 0) + row_sum(plane.at(3));
+            out.at(plane.shape::<i32>(1)).store(tl::sum(sums, 1), 2);
+            out.at(0).atomic_add(row_sum(plane.at(5)) + tl::zeros::<f32>([4]), 0).sem(\"relaxed\");
+        }",
+        expect![[r#"
+            kernel k(x: &View<f32, 3>, %0 x.shape(0): i64, %1 x.shape(1): i64, %2 x.shape(2): i64, %3 x.stride(0): i64, %4 x.stride(1): i64, %5 x.stride(2): i64, out: &mut View<f32, 2>, %6 out.shape(0): i64, %7 out.shape(1): i64, %8 out.stride(0): i64, %9 out.stride(1): i64) {
+              %10 = program_id 0 : i32
+              %11 = constant 1 : i32
+              %12 = constant 0 : i32
+              %13 = load_view x(%10, %11, %12) : f32[1, 4, 8]
+              %14 = reshape %13 : f32[4, 8]
+              %15 = constant 3 : i32
+              %16 = load_view x(%10, %15, %12) evict_first : f32[1, 1, 8]
+              %17 = reshape %16 : f32[8]
+              %18 = reduce %17 axes [0] : f32 { |%19, %20|
+                %21 = add %19, %20 : f32
+                yield %21
+              }
+              %22 = splat %18 : f32[4, 8]
+              %23 = add %14, %22 : f32[4, 8]
+              %24 = cast %2 : i32
+              %25 = reduce %23 axes [1] : f32[4] { |%26, %27|
+                %28 = add %26, %27 : f32
+                yield %28
+              }
+              %29 = constant 2 : i32
+              %30 = reshape %25 : f32[1, 4]
+              store_view %30, out(%24, %29)
+              %31 = constant 5 : i32
+              %32 = load_view x(%10, %31, %12) evict_first : f32[1, 1, 8]
+              %33 = reshape %32 : f32[8]
+              %34 = reduce %33 axes [0] : f32 { |%35, %36|
+                %37 = add %35, %36 : f32
+                yield %37
+              }
+              %38 = constant 0.0 : f32
+              %39 = splat %38 : f32[4]
+              %40 = splat %34 : f32[4]
+              %41 = add %40, %39 : f32[4]
+              %42 = reshape %41 : f32[1, 4]
+              %43 = add_view %42, out(%12, %12) order relaxed scope gpu : f32[1, 4]
+            }
+        "#]],
+    );
+    check_mistakes(
+        "#[fuse_kernel] fn k(x: &View<f32, 2>, out: &mut View<f32, 2>, n: i32) {
+            let row = x.at(n);
+            row.at(0);
+            row.load::<4, 4>(0, 0);
+            row.store(tl::zeros::<f32>([4]), 0);
+            x.at(n, 0);
+            x.at(1.0);
+            row.shape(1);
+            row + 1.0;
+            out.store(tl::zeros::<f32>([4]), 0);
+            out.at(n).shape::<f32>(0);
+        }",
+        expect![[r#"
+            3: `at`: a part of a view keeps one axis, and this is its last
+                help: read a block of it: `row.load::<1>(0)`
+            4: `0`: `.load` of a view of 1 axis takes 1 argument (1 offset), found 2
+                help: a view is read and written in blocks: `x.at(..).load::<64>(0)`
+            5: `row`: `x` is read-only: `.store` needs a `&mut` view
+                help: declare it `x: &mut View<f32, 2>`
+            6: `0`: `.at` of a view of 2 axes takes 1 argument (index), found 2
+                help: one axis at a time: `x.at(i).at(j)`
+            7: `1.0`: an offset is i32, found the float 1.0
+                help: write an integer: `1`
+            8: `1`: axis 1 is out of range: the only axis here is 0
+            9: `row`: `+` takes tiles and scalars, found a view
+                help: a view is read and written in blocks: `x.at(..).load::<64>(0)`
+            10: `store`: `.store` of a view of 2 axes takes 3 arguments (tile, 2 offsets), found 2
+                help: a view is written in blocks: `out.store(tile, 0, 0)`
+            11: `shape`: `.shape` is an integer, not f32
+                help: convert it: `.shape(0).to::<f32>()`
+        "#]],
+    );
+}
+
+#[test]
 fn a_signature_says_what_its_views_are() {
     check_mistakes(
         "#[fuse_kernel] fn k(
@@ -616,17 +704,17 @@ fn a_view_is_no_slice_and_no_tile() {
             6: `len`: `len` is not a method of a view
                 help: its extent along an axis is `x.shape(0)`
             7: `laod`: `laod` is not a method of a view
-                help: a view has `load`, `store`, `atomic_add`, `shape` and `stride`
+                help: a view has `at`, `load`, `store`, `atomic_add`, `shape` and `stride`
             8: `row`: `row` is not a method of a view
-                help: a view has `load`, `store`, `atomic_add`, `shape` and `stride`
+                help: a view has `at`, `load`, `store`, `atomic_add`, `shape` and `stride`
             9: `2`: axis 2 is out of range: the axes here are 0 and 1
                 help: axes count from 0: the last is 1
             10: `n`: an axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             11: `1`: `.shape` of a view of 2 axes takes 1 argument (axis), found 2
                 help: an axis is a number: `x.shape(0)`
-            12: `shape`: `.shape` takes no type arguments
-                help: leave them out: types follow from the arguments
+            12: `shape`: `.shape` is an integer, not f32
+                help: convert it: `.shape(0).to::<f32>()`
             13: `load`: `load` is not a method of a slice
                 help: call the function: `tl::load(y + 0)`
             14: `shape`: `shape` is not a method of a slice

@@ -135,10 +135,10 @@ impl Check<'_> {
             self.report_method_of_nothing(&UnknownMethod { name: text, name_loc, receiver, target });
             return Operand::failed(loc);
         }
-        if let Item::View(memory) = all[0].item {
+        if let Some(view) = all[0].view().cloned() {
             let (what, generics) = (format!("`.{text}`"), generics.to_vec());
             let call = Call { name: text, what, name_loc, loc, args: all, text: String::new() };
-            return self.view_method(memory, &WrittenCall { call, generics });
+            return self.view_method(&view, &WrittenCall { call, generics });
         }
         let Some(method) = ops::methods().find(|method| method.name == text) else {
             let unknown = UnknownMethod { name: text, name_loc, receiver, target };

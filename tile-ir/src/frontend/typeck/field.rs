@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 
 use super::unknown::dotted;
-use super::{Check, Item, Operand};
+use super::{Check, Item, Operand, ViewPart};
 use crate::frontend::syntax::{Expr, ExprKind, IndexUse, Place, foreign_help};
 use crate::support::diagnostic::Loc;
 
@@ -51,7 +51,7 @@ impl Check<'_> {
             ("T" | "mT", Item::View(_) | Item::Slice(_)) => {
                 "read a tile first; `tl::trans(tile)` swaps its axes".into()
             }
-            ("dtype", Item::Slice(memory) | Item::View(memory)) => {
+            ("dtype", Item::Slice(memory) | Item::View(ViewPart { memory, .. })) => {
                 let elem = self.written_elem(*memory);
                 format!("it is `{elem}`, as the signature says: `.to::<{elem}>()` converts to it")
             }
@@ -135,8 +135,8 @@ impl Check<'_> {
         let written_name = written_name(base);
         let help = match &operand.item {
             Item::Failed => return Operand::failed(loc),
-            Item::View(memory) if usage != IndexUse::Read => self.view_store_help(*memory, "store"),
-            Item::View(memory) => self.view_help(*memory),
+            Item::View(view) if usage != IndexUse::Read => self.view_store_help(view, "store"),
+            Item::View(view) => self.view_help(view),
             Item::Slice(_) if matches!(index.item, Item::Range(_)) => {
                 let part = format!("{written_name} + start + tl::arange(0, N)");
                 match usage {

@@ -46,7 +46,8 @@ use crate::frontend::syntax::{
 use crate::ir;
 use crate::ir::{Func, FuncBuilder, Param, ParamId, ParamKind, Type};
 use crate::ops::typing::{
-    Call, CalleeId, ErrorLoc, InexactDivision, Item, Literal, LiteralValue, Operand, Pointer, Range, StructId,
+    Call, CalleeId, ErrorLoc, InexactDivision, Item, Literal, LiteralValue, Operand, Pointer, Range,
+    StructId, ViewPart,
 };
 use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;

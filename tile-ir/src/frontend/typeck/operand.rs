@@ -57,7 +57,19 @@ impl Check<'_> {
 
     /// The operation that a call has just built, for a method after the call that sets an attribute of it.
     pub fn operation_of(&mut self, operand: &Operand) -> Option<&mut Op> {
-        let op = self.builder.last()?;
+        let ops = self.builder.innermost();
+        // A block of a part of a view is read and then loses the axes that the part lacks.
+        let axes_dropped = match (&*ops, &operand.item) {
+            ([.., read, Op { kind: Kind::Reshape(reshape), results, loc }], Item::Value(value)) => {
+                read.loc == *loc && read.results.contains(&reshape.value) && results.contains(value)
+            }
+            _ => false,
+        };
+        if axes_dropped {
+            let read = ops.len() - 2;
+            return Some(&mut ops[read]);
+        }
+        let op = ops.last_mut()?;
         let own = match operand.item {
             Item::Value(value) => op.results.contains(&value),
             // An operation without results is identified by its span.
@@ -69,7 +81,8 @@ impl Check<'_> {
 
     /// Extends the span of the operation of `operand` to that of the methods after the call.
     pub fn extend_operation(&mut self, operand: &Operand, loc: Loc) {
-        if let Some(op) = self.operation_of(operand) {
+        let Some(written) = self.operation_of(operand).map(|op| op.loc) else { return };
+        for op in self.builder.innermost().iter_mut().rev().take_while(|op| op.loc == written) {
             op.loc.end = loc.end;
         }
     }
@@ -181,8 +194,8 @@ impl Check<'_> {
             Item::Pointer(_) => {
                 self.error_help(operand.loc, text, "read it first: `tl::load(pointer, mask)`")
             }
-            Item::View(memory) => {
-                let help = self.view_help(memory);
+            Item::View(ref view) => {
+                let help = self.view_help(view);
                 self.error_help(operand.loc, text, help)
             }
             Item::Function(id) => {
@@ -385,7 +398,7 @@ impl Check<'_> {
     /// The name of the slice whose first element an operand has just read.
     fn scalar_just_read(&mut self, operand: &Operand) -> Option<String> {
         let Item::Value(value) = operand.item else { return None };
-        let op = self.builder.last().filter(|op| op.results.contains(&value))?;
+        let op = self.builder.innermost().last().filter(|op| op.results.contains(&value))?;
         let Kind::Load(load) = &op.kind else { return None };
         let param = load.access.param;
         self.ty(value).is_scalar().then(|| self.func().params[param.index()].name.clone())

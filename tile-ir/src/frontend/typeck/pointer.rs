@@ -55,11 +55,11 @@ impl Check<'_> {
                 Some(Pointer { param: *param, offset, shape: Shape::scalar(), is_exact: false })
             }
             Item::Failed => None,
-            Item::View(memory) => {
-                let help = match (what, self.func().slice(*memory).1) {
-                    ("`tl::store`", true) => self.view_store_help(*memory, "store"),
-                    ("`tl::atomic_add`", true) => self.view_store_help(*memory, "atomic_add"),
-                    _ => self.view_help(*memory),
+            Item::View(view) => {
+                let help = match (what, self.func().slice(view.memory).1) {
+                    ("`tl::store`", true) => self.view_store_help(view, "store"),
+                    ("`tl::atomic_add`", true) => self.view_store_help(view, "atomic_add"),
+                    _ => self.view_help(view),
                 };
                 self.error_help(operand.loc, format!("{what} takes a pointer, found a view"), help);
                 None

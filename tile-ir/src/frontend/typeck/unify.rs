@@ -153,7 +153,9 @@ impl Check<'_> {
                 (elem, if literals { Some(literal.default_type()) } else { literal.dtype })
             }
             (ValueType::Memory { elem, .. }, Item::Slice(param)) => (elem, Some(self.func().slice(*param).0)),
-            (ValueType::View(view), Item::View(memory)) => (&view.elem, Some(self.func().slice(*memory).0)),
+            (ValueType::View(view), Item::View(found)) => {
+                (&view.elem, Some(self.func().slice(found.memory).0))
+            }
             (ValueType::Memory { elem, .. }, Item::Pointer(pointer)) => {
                 (elem, Some(self.func().slice(pointer.param).0))
             }
@@ -267,7 +269,7 @@ impl Check<'_> {
             (Item::Pointer(pointer), "a tile or scalar" | "a scalar") => {
                 format!("read it, `tl::load(..)`, or declare the parameter {}", memory(pointer.param))
             }
-            (Item::View(memory), _) => self.view_help(*memory),
+            (Item::View(view), _) => self.view_help(view),
             (Item::Value(value), "a scalar") => {
                 format!("declare the parameter `Tile<{}>`, which scalars fit too", self.ty(*value).dtype)
             }

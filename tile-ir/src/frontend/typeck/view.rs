@@ -1,6 +1,6 @@
 //! Views: their parameters, the arguments of their methods, and views as arguments of functions.
 
-use super::{Call, Check, Item, Operand, WrittenCall};
+use super::{Call, Check, Item, Operand, ViewPart, WrittenCall};
 use crate::frontend::syntax::{GenericArg, Place, ViewType, foreign_help};
 use crate::ir::{Param, ParamId, ParamKind, Shape, Type, Value, View, shape_problem};
 use crate::ops::{self, Intrinsic, IntrinsicGeneric};
@@ -26,45 +26,46 @@ impl Check<'_> {
         };
         let (shape, strides) = (scalars("shape"), scalars("stride"));
         func.views.push(View { memory, shape, strides, transposed: false, computed: None });
-        if elem.is_some() { Item::View(memory) } else { Item::Failed }
+        if elem.is_some() { Item::View(ViewPart { memory, at: vec![] }) } else { Item::Failed }
     }
 
     /// How to read a view, for messages.
-    pub(super) fn view_help(&self, memory: ParamId) -> String {
-        let name = &self.func().params[memory.index()].name;
-        let rank = self.rank_of(memory);
+    pub(super) fn view_help(&self, view: &ViewPart) -> String {
+        let (name, rank) = (self.view_name(view), view.rank(self.func()));
         let list = |word: &str| vec![word; rank].join(", ");
         format!("a view is read and written in blocks: `{name}.load::<{}>({})`", list("64"), list("0"))
     }
 
     /// How a method writes a view, for messages.
-    pub(super) fn view_store_help(&self, memory: ParamId, method: &str) -> String {
-        let name = &self.func().params[memory.index()].name;
-        let begin = vec!["0"; self.rank_of(memory)].join(", ");
+    pub(super) fn view_store_help(&self, view: &ViewPart, method: &str) -> String {
+        let name = self.view_name(view);
+        let begin = vec!["0"; view.rank(self.func())].join(", ");
         format!("a view is written in blocks: `{name}.{method}(tile, {begin})`")
     }
 
-    fn rank_of(&self, memory: ParamId) -> usize {
-        self.func().view(memory).map_or(0, View::rank)
+    /// How a view is written, for messages.
+    fn view_name(&self, view: &ViewPart) -> String {
+        let name = &self.func().params[view.memory.index()].name;
+        let at = if view.at.is_empty() { "" } else { ".at(..)" };
+        format!("{name}{at}")
     }
 
     /// A method called on a view.
-    pub(super) fn view_method(&mut self, memory: ParamId, written: &WrittenCall) -> Operand {
+    pub(super) fn view_method(&mut self, view: &ViewPart, written: &WrittenCall) -> Operand {
         let WrittenCall { call, generics } = written;
         let Some(method) = ops::view_methods().find(|method| method.name == call.name) else {
             return self.no_view_method(call);
         };
         let fits = method.generic == IntrinsicGeneric::Extents
             || self.generics(&call.what, method.generic, generics, call.name_loc);
-        if !self.view_arity(method, memory, call) || !fits {
+        if !self.view_arity(method, view, call) || !fits {
             return Operand::failed(call.loc);
         }
         self.apply(method, call, generics)
     }
 
     fn no_view_method(&mut self, call: &Call) -> Operand {
-        let memory = call.args[0].view();
-        let named = memory.and_then(|memory| self.view_method_help(&call.name, memory));
+        let named = call.args[0].view().and_then(|view| self.view_method_help(&call.name, view));
         let help = named.unwrap_or_else(|| {
             match nearest(&call.name, ops::view_methods().map(|method| method.name)) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -80,9 +81,8 @@ impl Check<'_> {
     }
 
     /// What to write instead of a method that views have elsewhere.
-    fn view_method_help(&self, name: &str, memory: ParamId) -> Option<String> {
-        let view = &self.func().params[memory.index()].name;
-        let rank = self.rank_of(memory);
+    fn view_method_help(&self, name: &str, of: &ViewPart) -> Option<String> {
+        let (view, rank) = (self.view_name(of), of.rank(self.func()));
         let list = |word: &str| vec![word; rank].join(", ");
         let block = format!("{view}.load::<{}>({})", list("64"), list("0"));
         Some(match name {
@@ -99,8 +99,8 @@ impl Check<'_> {
             "len" | "size" | "numel" | "rows" | "cols" | "nrows" | "ncols" | "dim" => {
                 format!("its extent along an axis is `{view}.shape(0)`")
             }
-            "get" | "at" | "index" | "read" => self.view_help(memory),
-            "set" | "write" | "fill" => self.view_store_help(memory, "store"),
+            "get" | "index" | "read" => self.view_help(of),
+            "set" | "write" | "fill" => self.view_store_help(of, "store"),
             "sum" | "max" | "min" => format!("reduce a block: `tl::{name}({block}, axis)`"),
             _ if name.starts_with("atomic") => format!(
                 "views have `atomic_add` alone: take the memory as a slice, `&mut [T]`, for `tl::{name}(out + offsets, tile)`"
@@ -110,8 +110,8 @@ impl Check<'_> {
     }
 
     /// Whether a method has as many arguments as the view's axes ask for; the surplus is what is reported otherwise.
-    fn view_arity(&mut self, method: &Intrinsic, memory: ParamId, call: &Call) -> bool {
-        let rank = self.rank_of(memory);
+    fn view_arity(&mut self, method: &Intrinsic, view: &ViewPart, call: &Call) -> bool {
+        let rank = view.rank(self.func());
         let params = &method.params[1..];
         let wanted: usize = params.iter().map(|param| if param.each_axis { rank } else { 1 }).sum();
         let found = call.args.len() - 1;
@@ -131,13 +131,13 @@ impl Check<'_> {
             axes(rank),
             words.join(", ")
         );
-        let help = self.view_arity_help(memory, call);
+        let help = self.view_arity_help(view, call);
         self.error_help(loc, text, help);
         false
     }
 
     /// What to write where a method of a view has too many or too few arguments.
-    fn view_arity_help(&self, memory: ParamId, call: &Call) -> String {
+    fn view_arity_help(&self, view: &ViewPart, call: &Call) -> String {
         let args = &call.args[1..];
         let is_mask =
             |arg: &Operand| matches!(arg.item, Item::Value(value) if self.ty(value).dtype == DType::Bool);
@@ -146,16 +146,16 @@ impl Check<'_> {
                 .into();
         }
         match call.name.as_str() {
-            method @ ("store" | "atomic_add") => self.view_store_help(memory, method),
-            "load" => self.view_help(memory),
-            name => format!("an axis is a number: `{}.{name}(0)`", self.func().params[memory.index()].name),
+            method @ ("store" | "atomic_add") => self.view_store_help(view, method),
+            "load" => self.view_help(view),
+            "at" => format!("one axis at a time: `{0}.at(i).at(j)`", self.view_name(view)),
+            name => format!("an axis is a number: `{}.{name}(0)`", self.view_name(view)),
         }
     }
 
     /// The extents of the block that a call reads, written between `::<` and `>`.
     pub fn extents(&mut self, call: &Call, generics: &[GenericArg]) -> Option<Shape> {
-        let memory = call.args[0].view()?;
-        let rank = self.rank_of(memory);
+        let rank = call.args[0].view()?.rank(self.func());
         let found = generics.len();
         if found != rank {
             let text = format!("{} of a view of {} takes {}", call.what, axes(rank), count(rank, "extent"));
@@ -198,13 +198,12 @@ impl Check<'_> {
     /// A view for a function's parameter.
     pub(super) fn unify_view(&mut self, ty: &ViewType, operand: &Operand, what: &str) -> Option<Operand> {
         let dtype = self.resolve_type(&ty.elem)?;
-        let Item::View(memory) = operand.item else {
+        let Item::View(view) = &operand.item else {
             let found = self.describe(operand);
             self.error(operand.loc, format!("{what} is a view of {dtype}, found {found}"));
             return None;
         };
-        let (found, writable) = self.func().slice(memory);
-        let rank = self.rank_of(memory);
+        let ((found, writable), rank) = (self.func().slice(view.memory), view.rank(self.func()));
         if (found, rank) != (dtype, ty.rank) {
             let text = format!("{what} is a `View<{dtype}, {}>`, found a `View<{found}, {rank}>`", ty.rank);
             self.error(operand.loc, text);
