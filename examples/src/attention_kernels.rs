@@ -7,8 +7,8 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::float::HalfFloat;
-
-    use crate::online_softmax::{OnlineSoftmax, soft_capped};
+    use crate::mainloop::attention_mainloop;
+    use crate::online_softmax::soft_capped;
 
     /// Which keys a query attends to. Positions count so that the last query has that of the last key.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,12 +182,7 @@ mod kernels {
         let is_biased = if SCORE_MOD { bias.shape(2) > 0 } else { false };
         // Modified scores are logarithms to base 2 already.
         let score_scale = if SCORE_MOD { 1.0 } else { scale };
-        let q = q.at(sequence).at(head).load::<M, D>(row, 0);
-        let mut acc = tl::zeros::<f32>([M, D]);
-        let mut softmax = OnlineSoftmax::new::<M>();
-        for start in (kv_begin..kv_end).step_by(N) {
-            let k = k.at(sequence).at(head / group).load::<N, D>(start, 0);
-            let qk = tl::dot(q, tl::trans(k));
+        let score = |qk, start| {
             let qk = if SCORE_MOD {
                 let (k_positions, q_positions) =
                     (start + tl::arange(0, N), row + (keys - queries) + tl::arange(0, M));
@@ -201,23 +196,21 @@ mod kernels {
             } else {
                 qk
             };
-            let qk = masked::<MASK, M, N>(qk, start, keys, causal_limit, window_start);
-            let m_next = softmax.next_maximum(qk, score_scale);
-            // Exponentials of up to 2^8 are as exact, so `m_i` may lag the maximum by 8, and the accumulator is seldom rescaled.
-            // Where D is 128 an iteration does not wait for that (docs/decisions/0054).
-            let m_next =
-                if D == 128 { m_next } else { tl::select(m_next - softmax.m_i <= 8.0, softmax.m_i, m_next) };
-            let (p, alpha) = softmax.step_to(m_next, qk, score_scale);
-            let p = if DROPOUT {
+            masked::<MASK, M, N>(qk, start, keys, causal_limit, window_start)
+        };
+        let weight = |p, start| {
+            if DROPOUT {
                 let first_row = batch_head.to::<i64>() * queries.to::<i64>() + row.to::<i64>();
                 let rows = (first_row + tl::arange(0, M).to::<i64>()) * keys.to::<i64>();
                 dropped(p, dropout_p, seed, rows.col() + (start + tl::arange(0, N)).to::<i64>().row())
             } else {
                 p
-            };
-            let v = v.at(sequence).at(head / group).load::<N, D>(start, 0);
-            acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
-        }
+            }
+        };
+        let q = q.at(sequence).at(head).load::<M, D>(row, 0);
+        let (k, v) = (k.at(sequence).at(head / group), v.at(sequence).at(head / group));
+        let (acc, softmax) =
+            attention_mainloop::<T, D, M, N>(q, k, v, kv_begin, kv_end, score_scale, score, weight);
         let (l_safe, lse_row) = softmax.sum_and_logarithm();
         let keep_scale =
             if DROPOUT { tl::select(dropout_p < 1.0, 1.0 / (1.0 - dropout_p), 0.0) } else { 1.0 };

@@ -34,21 +34,21 @@
 //! | [`recurrence`] | `h = a * h + b` along time, gated |
 //! | [`gating`], [`embedding`] | the experts of a token; rows of a table |
 //! | [`moe`], [`moe_kernels`], [`moe_reference`] | a mixture of experts in `i8`: tokens grouped by expert, gated and weighted, in five launches; its kernels; its reference |
-//! | [`online_softmax`](mod@online_softmax), [`welford`](mod@welford) | functions for kernels of any crate: the softmax of blocks of scores; means and variances of pieces of rows |
+//! | [`mainloop`], [`online_softmax`](mod@online_softmax), [`welford`](mod@welford) | functions for kernels of any crate: the loops of matmul and attention over tiles; the softmax of blocks of scores; means and variances of pieces of rows |
 //!
 //! Kernels are compiled when the library is built, by the family: each is a feature, and all are on by default. With
 //! `default-features = false` cargo builds the families that are named, and those that their functions call. [`activation`],
-//! [`float`](mod@float), [`form`] and [`reference`](mod@reference) belong to all.
+//! [`float`](mod@float), [`form`], [`reference`](mod@reference) and the functions for kernels of any crate belong to all.
 //!
 //! | feature | modules | turns on |
 //! | --- | --- | --- |
 //! | `elementwise` | [`act_and_mul`], [`add_activation`], [`add_mul`], [`bias_activation`], [`fusion_flags`], [`linear_combination`], [`scale_relu`] | |
-//! | `norms` | [`add_layer_norm`], [`batch_norm`], [`batch_norm_kernels`], [`center`], [`group_norm`], [`l2_norm`], [`layer_norm`], [`layer_norm_backward`], [`layer_norm_gelu`], [`norm_activation`], [`partials`], [`rms_norm`], [`rms_norm_backward`], [`welford`](mod@welford) | |
+//! | `norms` | [`add_layer_norm`], [`batch_norm`], [`batch_norm_kernels`], [`center`], [`group_norm`], [`l2_norm`], [`layer_norm`], [`layer_norm_backward`], [`layer_norm_gelu`], [`norm_activation`], [`partials`], [`rms_norm`], [`rms_norm_backward`] | |
 //! | `softmax` | [`softmax`](mod@softmax), [`masked_softmax`], [`cross_entropy`] | |
 //! | `dropout` | [`dropout`], [`bias_dropout`], [`partials`] | |
 //! | `embedding`, `gating`, `recurrence` | [`embedding`], [`gating`], [`recurrence`] | |
 //! | `rope` | [`rope`], [`packed_qkv`](mod@packed_qkv) | |
-//! | `attention` | [`attention`](mod@attention), [`attention_decode`], [`attention_kernels`], [`attention_reference`], [`online_softmax`](mod@online_softmax) | `dropout` |
+//! | `attention` | [`attention`](mod@attention), [`attention_decode`], [`attention_kernels`], [`attention_reference`] | `dropout` |
 //! | `rotary-attention` | [`rotary_attention`](mod@rotary_attention) | `attention`, `rope` |
 //! | `matmul` | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`], [`split_matmul`] | `elementwise` |
 //! | `layers` | [`attention_projection`](mod@attention_projection), [`decoder_layer`], [`feed_forward`], [`linear_norm`](mod@linear_norm), [`linear_rope`](mod@linear_rope), [`norm_linear`](mod@norm_linear) | `attention`, `elementwise`, `matmul`, `norms`, `rope` |
@@ -145,6 +145,7 @@ pub mod linear_combination;
 pub mod linear_norm;
 #[cfg(feature = "layers")]
 pub mod linear_rope;
+pub mod mainloop;
 #[cfg(feature = "softmax")]
 pub mod masked_softmax;
 #[cfg(feature = "matmul")]
@@ -171,7 +172,6 @@ pub mod moe_reference;
 pub mod norm_activation;
 #[cfg(feature = "layers")]
 pub mod norm_linear;
-#[cfg(feature = "attention")]
 pub mod online_softmax;
 #[cfg(feature = "rope")]
 pub mod packed_qkv;
@@ -203,7 +203,6 @@ mod shape;
 pub mod softmax;
 #[cfg(feature = "matmul")]
 pub mod split_matmul;
-#[cfg(feature = "norms")]
 pub mod welford;
 
 use dsl_runtime::kernel::Kernel;

@@ -45,6 +45,7 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::float::HalfFloat;
+    use crate::mainloop::matmul_mainloop;
 
     /// The activation of [`crate::activation`] with this index, or none. All programs of a launch have the same.
     #[fuse_fn]
@@ -86,10 +87,7 @@ mod kernels {
         eps: f32,
     ) {
         let (row, n) = (tl::program_id(0) * M, out.shape::<i32>(1));
-        let mut acc = tl::zeros::<f32>([M, N]);
-        for start in (0..x.shape(1)).step_by(K) {
-            acc = tl::dot(x.load::<M, K>(row, start), weight.load::<K, N>(start, 0), acc);
-        }
+        let acc = matmul_mainloop::<T, i64, M, N, K, false>(x, weight, row, 0, 0, x.shape(1));
         let v = acc + bias.load::<1, N>(0, 0).to::<f32>();
         let v = if residual.shape(1) > 0 { v + residual.load::<M, N>(row, 0).to::<f32>() } else { v };
         let count = n.to::<f32>();

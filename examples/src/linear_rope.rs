@@ -42,6 +42,7 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::float::{HalfFloat, LibraryFloat};
+    use crate::mainloop::matmul_mainloop;
 
     /// A program computes `M x N` elements in steps of `K`; tiles are swizzled in groups of sixteen rows of them.
     #[fuse_kernel(
@@ -67,10 +68,7 @@ mod kernels {
         let (grid_m, grid_n) = (tl::cdiv(rows, M), tl::cdiv(out.shape::<i32>(1), N));
         let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), grid_m, grid_n, 16);
         let (row, col) = (tile_row * M, tile_col * N);
-        let mut acc = tl::zeros::<f32>([M, N]);
-        for start in (0..x.shape(1)).step_by(K) {
-            acc = tl::dot(x.load::<M, K>(row, start), weight.load::<K, N>(start, col), acc);
-        }
+        let acc = matmul_mainloop::<T, i64, M, N, K, false>(x, weight, row, col, 0, x.shape(1));
         let biased = if bias.shape(1) > 0 { acc + bias.load::<1, N>(0, col).to::<f32>() } else { acc };
         let y = if col < rotated {
             let tokens = row + tl::arange(0, M);

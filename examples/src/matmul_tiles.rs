@@ -8,6 +8,7 @@ pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::float::{HalfFloat, LibraryElement, LibraryFloat};
+    use crate::mainloop::matmul_mainloop;
 
     /// The accumulator of `M` rows of `a` and `N` columns of `b`, over K from `k_begin` to `k_end` in steps of `K`; `b` has one matrix,
     /// or as many as `a`.
@@ -22,17 +23,7 @@ pub(crate) mod kernels {
         k_end: I,
     ) -> Tile<f32> {
         let b_batch = tl::minimum(batch, b.shape::<i32>(0) - 1);
-        let mut acc = tl::zeros::<f32>([M, N]);
-        for start in (k_begin..k_end).step_by(K) {
-            let a_tile = a.at(batch).load::<M, K>(row, start);
-            let b_tile = b.at(b_batch).load::<K, N>(start, col);
-            acc = if TF32 {
-                tl::dot(a_tile, b_tile, acc).input_precision("tf32")
-            } else {
-                tl::dot(a_tile, b_tile, acc)
-            };
-        }
-        acc
+        matmul_mainloop::<T, I, M, N, K, TF32>(a.at(batch), b.at(b_batch), row, col, k_begin, k_end)
     }
 
     /// Stores the partial sums of split `tl::program_id(1)` of K: `k_steps` steps of `K`.
