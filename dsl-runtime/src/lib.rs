@@ -38,6 +38,10 @@
 //! A type parameter is bound by [`Float`], [`Integer`], [`Number`] or [`Element`], or by a trait of your own. Code that is generic over your trait
 //! calls the kernel without another bound, and does not build for a type that has the trait but no variant.
 //!
+//! Memory may be optional, `bias: Option<&[T]>` or `sums: Option<&mut View<f32, 1>>`: `if let Some(bias) = bias { .. }` and `match` say what is done
+//! with it, and a call passes `Some(slice)` or `None`. Each case is a variant of its own, without the code of the other. The constant
+//! `bias_is_some = [true]` in the attribute, or in a config, leaves the other one out.
+//!
 //! Outside of `configs` the four settings may be expressions over the kernel's integer constants and the sizes of its types, by
 //! `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if`: `num_warps = (BLOCK * size_of::<T>() / 2048).min(8)`,
 //! `maxnreg = if BLOCK < 8192 { 255 } else { 80 }`.

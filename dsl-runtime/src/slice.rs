@@ -59,6 +59,20 @@ enum Unique<'a, T> {
     Cuda(CudaViewMut<'a, T>),
 }
 
+impl<T: Element> Default for Slice<'_, T> {
+    /// No elements.
+    fn default() -> Self {
+        Slice(Shared::Host(&[]))
+    }
+}
+
+impl<T: Element> Default for SliceMut<'_, T> {
+    /// No elements.
+    fn default() -> Self {
+        SliceMut(Unique::Host(&mut []))
+    }
+}
+
 impl<'a, T: Element> Slice<'a, T> {
     /// The number of elements.
     pub fn len(&self) -> usize {

@@ -15,6 +15,28 @@ pub fn double<T: Number, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32) {
     tl::store(out + offsets, x + x, mask);
 }
 
+/// `out = x`, `+ bias` where there is one; `sums` of programs where they are asked for.
+#[fuse_kernel(BLOCK = [256])]
+pub fn optional_parts<const BLOCK: usize>(
+    x: &[f32],
+    bias: Option<&[f32]>,
+    out: &mut View<f32, 1>,
+    sums: Option<&mut View<f32, 1>>,
+    n: i32,
+) {
+    let start = tl::program_id(0) * BLOCK;
+    let at = start + tl::arange(0, BLOCK);
+    let y = tl::load(x + at, at < n);
+    let y = match bias {
+        Some(bias) => y + tl::load(bias + at, at < n),
+        None => y,
+    };
+    out.store(y, start);
+    if let Some(sums) = sums {
+        sums.store(tl::full([1], tl::sum(y, 0)), tl::program_id(0));
+    }
+}
+
 /// `x += 1`, in place: a kernel that runs once too often shows.
 #[fuse_kernel(BLOCK = _ in [64, 256, 1024], tune(key = [n]), num_stages = 2)]
 pub fn count<const BLOCK: usize>(x: &mut [i32], seen: &mut [i32], n: i32) {

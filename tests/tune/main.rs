@@ -9,8 +9,8 @@ use dsl_runtime::{Error, Result, tune};
 
 use fuse_tests::devices;
 use kernels::{
-    careless_row_sums, chosen_row_sums, count, double, double_blocks, row_sums, scaled_row_sums, shipped,
-    unmasked,
+    careless_row_sums, chosen_row_sums, count, double, double_blocks, optional_parts, row_sums,
+    scaled_row_sums, shipped, unmasked,
 };
 
 /// One test at a time, with a folder of choices that is theirs.
@@ -210,6 +210,40 @@ fn arguments_choose_a_config() {
         let failed = chosen_row_sums::<f32>(&x, &mut out, 2000).grid(1).launch(&device);
         assert!(matches!(failed, Err(Error::NoVariant { .. })), "{failed:?}");
         assert_eq!(decisions("chosen_row_sums", &device), [], "nothing was measured");
+    }
+}
+
+#[test]
+fn arguments_that_are_there_choose_the_variant() {
+    let _alone = alone();
+    for device in devices() {
+        let n = 1000;
+        let host: Vec<f32> = (0..n).map(|i| i as f32).collect();
+        let x = device.upload(&host).unwrap();
+        for (has_bias, has_sums) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mut out = device.upload(&vec![f32::NAN; n]).unwrap();
+            let mut sums = device.upload(&[-1.0f32; 4]).unwrap();
+            {
+                let sums = has_sums.then(|| sums.view_mut([4]).unwrap());
+                let bias = has_bias.then(|| Slice::from(&x));
+                optional_parts::<256>(&x, bias, out.view_mut([n]).unwrap(), sums, n as i32)
+                    .grid(4)
+                    .launch(&device)
+                    .unwrap();
+            }
+            let factor = if has_bias { 2.0 } else { 1.0 };
+            let wanted: Vec<f32> = host.iter().map(|x| factor * x).collect();
+            assert_eq!(out.download().unwrap(), wanted, "{device}, {has_bias}, {has_sums}");
+            let sum_of = |program: &[f32]| program.iter().sum::<f32>();
+            let wanted: Vec<f32> =
+                wanted.chunks(256).map(|program| if has_sums { sum_of(program) } else { -1.0 }).collect();
+            assert_eq!(sums.download().unwrap(), wanted, "{device}, {has_bias}, {has_sums}");
+        }
+        let x = device.upload(&[1.0f32]).unwrap();
+        let mut out = device.zeros::<f32>(1).unwrap();
+        let launch = optional_parts::<256>(&x, None, out.view_mut([1]).unwrap(), None, 1);
+        launch.grid(1).launch(&device).unwrap();
+        assert_eq!(out.download().unwrap(), [1.0]);
     }
 }
 

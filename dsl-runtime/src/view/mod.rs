@@ -60,6 +60,20 @@ pub struct ViewMut<'a, T: Element, const R: usize> {
     strides: [usize; R],
 }
 
+impl<T: Element, const R: usize> Default for View<'_, T, R> {
+    /// No elements.
+    fn default() -> Self {
+        View { memory: Slice::default(), shape: [0; R], strides: [0; R] }
+    }
+}
+
+impl<T: Element, const R: usize> Default for ViewMut<'_, T, R> {
+    /// No elements.
+    fn default() -> Self {
+        ViewMut { memory: SliceMut::default(), shape: [0; R], strides: [0; R] }
+    }
+}
+
 impl<'a, T: Element, const R: usize> View<'a, T, R> {
     /// The first elements of `memory` in row-major order.
     ///

@@ -55,8 +55,17 @@ impl LauncherArguments {
 
     fn converted(&mut self, param: &KernelParam, MemoryParam { bound, ty, convert }: MemoryParam) {
         let (own, when) = (&param.name, &param.conditions);
-        self.params.push(quote! { #(#when)* #own: #bound });
-        self.bindings.push(quote! { #(#when)* let #own: #ty = #convert(#own); });
+        let Some(presence) = param.presence() else {
+            self.params.push(quote! { #(#when)* #own: #bound });
+            self.bindings.push(quote! { #(#when)* let #own: #ty = #convert(#own); });
+            return;
+        };
+        // A type by name, so that a bare `None` is one.
+        self.params.push(quote! { #(#when)* #own: ::core::option::Option<#ty> });
+        self.bindings.push(quote! {
+            #(#when)* let #presence = #own.is_some();
+            #(#when)* let #own: #ty = #own.unwrap_or_default();
+        });
     }
 }
 

@@ -18,7 +18,9 @@ fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenSt
 
 /// The generics a call may name, in order.
 pub(super) fn named(kernel: &Kernel) -> impl Iterator<Item = &GenericParam> {
-    let decided = |generic: &GenericParam| chooser(kernel, generic).is_some() || kernel.is_open(generic);
+    let decided = |generic: &GenericParam| {
+        chooser(kernel, generic).is_some() || kernel.is_open(generic) || kernel.is_presence(generic)
+    };
     kernel.generics.iter().filter(move |generic| !decided(generic))
 }
 
@@ -65,7 +67,7 @@ pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     } else {
         (TokenStream::new(), TokenStream::new())
     };
-    let bound = if kernel.generics.is_empty()
+    let bound = if named(kernel).next().is_none()
         || kernel.options.lists.is_empty() && kernel.options.configs.is_empty()
     {
         TokenStream::new()
@@ -157,7 +159,7 @@ fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
             ParamType::Scalar(ty) => element(kernel, ty),
             ParamType::Failed => None,
         };
-        let ty = ty.unwrap_or_else(|| quote! { impl ::core::marker::Sized });
+        let ty = ty.filter(|_| !param.optional).unwrap_or_else(|| quote! { impl ::core::marker::Sized });
         let when = &param.conditions;
         quote! { #(#when)* #own: #ty }
     });
@@ -203,7 +205,8 @@ fn selection(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     if kernel.generics.is_empty() {
         return quote! { ::core::result::Result::Ok(&#name::KERNEL.variants[0]) };
     }
-    if kernel.generics.iter().all(|generic| chooser(kernel, generic).is_none()) {
+    let decides = |generic| chooser(kernel, generic).is_some() || kernel.is_presence(generic);
+    if !kernel.generics.iter().any(decides) {
         return quote! { ::core::result::Result::Ok(<#name::Choice<#(#choice),*> as #name::Declared>::VARIANT) };
     }
     let (types, choices) = wanted(kernel);
@@ -248,6 +251,7 @@ fn decided_constants(kernel: &Kernel) -> Vec<(&Ident, TokenStream)> {
         .generics
         .iter()
         .filter(|generic| !named(kernel).any(|named| named.name() == generic.name()))
+        .filter(|generic| !kernel.is_presence(generic))
         .filter_map(|generic| match generic {
             GenericParam::Const { name, ty: ConstType::Bool } => {
                 Some((name, quote! { ::core::primitive::bool }))

@@ -23,6 +23,11 @@ pub enum Item {
     /// A slice parameter.
     Slice(ParamId),
     View(ViewPart),
+    /// An optional parameter: what it holds, if it is there.
+    Optional {
+        held: Box<Item>,
+        is_some: bool,
+    },
     /// A slice and offsets into it.
     Pointer(Pointer),
     Tuple(Vec<Operand>),

@@ -138,8 +138,8 @@ fn exits_that_make_no_sense() {
             11: `x > 1`: a guard of an arm cannot be used in a kernel
                 help: put an `if` into the arm; elements of a tile are chosen by `tl::select(mask, a, b)`
             12: `other`: `other` is not defined
-            13: `Some(y)`: this pattern cannot be used in a kernel
-                help: an arm is an integer, a bool, a constant's name, a range such as `1..=4`, or `_`
+            13: `n`: this pattern is one of an option, found a scalar of type i32
+                help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
             14: `4`: this returns a value from a body that gives none
                 help: write results into a `&mut [T]` parameter with `tl::store`, and `return;`
             15: `other_name`: `other_name` is not defined

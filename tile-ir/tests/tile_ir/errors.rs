@@ -583,7 +583,7 @@ fn statements_that_do_not_exist() {
             11: `vec`: the macro `vec!` cannot be used in a kernel
                 help: `tl::full([N], value)` makes a constant tile
             12: `Some(y)`: this pattern cannot be used in a kernel
-                help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+                help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
             13: `ref y`: this pattern cannot be used in a kernel
                 help: bind a name or a tuple of names
             14: `[p, q]`: this pattern cannot be used in a kernel

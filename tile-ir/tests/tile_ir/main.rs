@@ -26,6 +26,7 @@ mod messages_syntax;
 mod messages_typeck;
 mod mistakes;
 mod modules;
+mod optional;
 mod parse;
 mod robustness;
 mod sources;

@@ -720,12 +720,12 @@ fn names_of_bad_patterns_are_not_reported() {
         expect![[r#"
             6: `iter`: `iter` is not a method of a slice
                 help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
-            7: `let Some(v) = n`: `if let` cannot be used in a kernel
-                help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+            7: `n`: this pattern is one of an option, found a scalar of type i32
+                help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
             8: `[p, q]`: this pattern cannot be used in a kernel
                 help: values go together as a tuple: `let (p, q) = (..);`
             10: `Some(r)`: this pattern cannot be used in a kernel
-                help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+                help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
         "#]],
     );
 }
@@ -819,8 +819,8 @@ fn macros_and_what_fails() {
                 help: `tl::full([N], value)` makes a constant tile
             12: `?`: `?` cannot be used in a kernel
                 help: nothing in a kernel fails: leave it out
-            13: `let Some(q) = n`: `if let` cannot be used in a kernel
-                help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+            13: `n`: this pattern is one of an option, found a scalar of type i32
+                help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
             14: `'c'`: a character cannot be used in a kernel
                 help: write its number: `99`
             15: `b'c'`: a byte's character cannot be used in a kernel

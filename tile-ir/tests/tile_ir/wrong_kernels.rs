@@ -527,7 +527,7 @@ fn habits_of_rust() {
                     help: assign both at once: `(a, b) = (b, a)`
             let z = Some(n);
                 `Some` cannot be called in a kernel
-                    help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+                    help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
             let z = n as char;
                 `char` is not an element type
                     help: a kernel has no text; a byte is a `u8`, C's `char` an `i8`
@@ -562,8 +562,8 @@ fn habits_of_rust() {
                 `map` is not a method of a range
                     help: a range is for a loop, `for i in 0..n { .. }`; a tile of integers is `tl::arange(0, N)`
             if let Some(z) = x.get(n) { tl::store(out, z); }
-                `if let` cannot be used in a kernel
-                    help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+                this pattern takes an optional parameter, by its name
+                    help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
             let z: [f32; 4] = [0.0; 4];
                 `[value; count]` cannot be used in a kernel
                     help: `tl::full([4], 0.0)` makes a constant tile; a kernel has no memory but its parameters
@@ -605,12 +605,12 @@ fn habits_of_rust() {
                     help: values are no references: leave out the `*`
             let z = if n > 0 { Some(y) } else { None };
                 `Some` cannot be called in a kernel
-                    help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+                    help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
                 `None` is not defined
                     help: an argument that is `None` is left out; a kernel has no `Option`: a mask, a tile of bools, says which elements are there
             let Some(first) = x.first() else { return };
                 this pattern cannot be used in a kernel
-                    help: a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there
+                    help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
                 `first` is not a method of a slice
                     help: an element of memory is `tl::load(x + i)`, of a tile `tl::index(x, axis, i)`
             let z = match y { v if v > 0.0 => v, v => -v };
@@ -1124,7 +1124,7 @@ fn signatures_and_attributes() {
             "#[fuse_kernel(N = [64])] pub fn k(out: &mut [f32]) { tl::store(out, 1.0); }",
             "#[fuse_kernel(T = f32 | f16)] pub fn k<T: Float>(out: &mut [T]) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(x: &Array<f32>, rows: &[[f32; 64]], out: &mut Grid<float>) { tl::store(out, 1.0); }",
-            "#[fuse_kernel] pub fn k(x: Option<&[f32]>, out: &mut [f32]) { tl::store(out, 1.0); }",
+            "#[fuse_kernel] pub fn k(x: Option<f32>, out: &mut [f32]) { tl::store(out, 1.0); }",
             "#[fuse_kernel] pub fn k(f: impl Fn(f32) -> f32, out: &mut [f32]) { tl::store(out, f(1.0)); }",
             "#[fuse_kernel] pub fn k(shape: (i32, i32), out: &mut [f32]) { tl::store(out, 1.0); }",
             "#[fuse_kernel(N = {64, 128})] pub fn k<const N: usize>(out: &mut [f32]) { tl::store(out + tl::arange(0, N), 1.0); }",
@@ -1215,9 +1215,9 @@ fn signatures_and_attributes() {
                     help: memory is a slice, `&[f32]`, or a view with a shape, `&View<f32, 2>`
                 a reference parameter is a slice or a view
                     help: memory is a slice, `&mut [f32]`, or a view with a shape, `&mut View<f32, 2>`
-            #[fuse_kernel] pub fn k(x: Option<&[f32]>, out: &mut [f32]) { tl::store(out, 1.0); }
-                this type cannot be a kernel parameter
-                    help: a call gives every parameter: pass an empty slice, and a const parameter `HAS: bool` that says so
+            #[fuse_kernel] pub fn k(x: Option<f32>, out: &mut [f32]) { tl::store(out, 1.0); }
+                an optional parameter is memory
+                    help: pass the scalar with a number that stands for none
             #[fuse_kernel] pub fn k(f: impl Fn(f32) -> f32, out: &mut [f32]) { tl::store(out, f(1.0)); }
                 this type cannot be a kernel parameter
                     help: a kernel takes no function: a function is a `#[fuse_fn]` in the same `#[fuse_module]`, chosen by a const parameter

@@ -9,6 +9,7 @@ pub use crate::support::operator::{BinaryOp, UnaryOp};
 
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::{Class, DType};
+use syn::ext::IdentExt;
 
 /// A function marked `#[fuse_kernel]`.
 #[derive(Debug)]
@@ -157,6 +158,8 @@ pub enum ValueType {
     },
     /// `&View<T, 2>` or `&mut View<T, 2>`
     View(ViewType),
+    /// `Option<&[T]>`, `Option<&View<T, 2>>`
+    Optional(Box<ValueType>),
     /// `impl Fn(..) -> ..`
     Function(Loc),
     Tuple {
@@ -232,7 +235,14 @@ impl Kernel {
             self.options.leaves_configs_open() && names.into_iter().any(|(entry, _)| entry == name)
         };
         let measured = || self.options.lists.iter().any(|list| list.name == *name && list.measured.is_some());
-        matches!(generic, GenericParam::Const { .. }) && (in_configs() || measured())
+        matches!(generic, GenericParam::Const { .. })
+            && !self.is_presence(generic)
+            && (in_configs() || measured())
+    }
+
+    /// Whether the generic says that an optional parameter is there: the call's argument decides.
+    pub fn is_presence(&self, generic: &GenericParam) -> bool {
+        self.params.iter().any(|param| param.presence().is_some_and(|name| name == *generic.name()))
     }
 }
 
@@ -248,11 +258,20 @@ pub enum ConstType {
 pub struct KernelParam {
     pub name: Ident,
     pub ty: ParamType,
+    /// `Option<&[T]>`: a call may leave it out.
+    pub optional: bool,
     /// It was declared `mut`, which was reported: assignments to it are not.
     pub mutable: bool,
     /// Its `cfg` attributes. In a build rustc has found them to hold; for an editor they are open.
     pub conditions: Vec<syn::Attribute>,
     pub loc: Loc,
+}
+
+impl KernelParam {
+    /// The constant that says whether an optional parameter is there.
+    pub fn presence(&self) -> Option<Ident> {
+        self.optional.then(|| Ident::new(&format!("{}_is_some", self.name.unraw()), self.name.span()))
+    }
 }
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::assign::{compound, is_statement};
 use super::ast::*;
 use super::item::type_name;
 use super::unsupported::{is_foreign_module, is_iterator, is_unknown};
-use super::{function, match_lowering, parameters, suffix, use_tree};
+use super::{function, match_lowering, optional, parameters, suffix, use_tree};
 use crate::ops::{self, records_source};
 use crate::support::diagnostic::{Errors, Loc, source_text};
 use crate::support::dtype::DType;
@@ -460,26 +460,31 @@ impl Parser<'_> {
 
     fn conditional(&mut self, expr: &syn::ExprIf) -> Expr {
         let loc = Loc::of(expr);
+        if let syn::Expr::Let(condition) = &*expr.cond
+            && let Some(kind) = optional::if_let(expr, condition, self)
+        {
+            return Expr { kind, loc };
+        }
         let condition = Box::new(self.expr(&expr.cond));
         let mut then = self.block(&expr.then_branch);
         if let syn::Expr::Let(condition) = &*expr.cond {
             then.statements.insert(0, bind_errors(&condition.pat, None));
         }
-        let then = then.into();
-        let otherwise = expr.else_branch.as_ref().map(|(_, branch)| match &**branch {
+        let kind = ExprKind::If { condition, then: then.into(), otherwise: self.otherwise(expr) };
+        Expr { kind, loc }
+    }
+
+    /// What stands behind `else`.
+    pub(super) fn otherwise(&mut self, expr: &syn::ExprIf) -> Option<Rc<BlockExpr>> {
+        let (_, branch) = expr.else_branch.as_ref()?;
+        Some(match &**branch {
             syn::Expr::Block(block) => self.block(&block.block).into(),
             other => {
                 let value = self.expr(other);
-                let loc = value.loc;
-                Rc::new(BlockExpr {
-                    items: Rc::default(),
-                    statements: vec![],
-                    value: Some(Box::new(value)),
-                    loc,
-                })
+                let (value, loc) = (Some(Box::new(value)), Loc::of(other));
+                Rc::new(BlockExpr { items: Rc::default(), statements: vec![], value, loc })
             }
-        });
-        Expr { kind: ExprKind::If { condition, then, otherwise }, loc }
+        })
     }
 
     /// `base[index]`, in which a range may be open.

@@ -5,7 +5,7 @@ use quote::ToTokens;
 
 use super::ast::*;
 use super::item::{fn_source, parse_generics, report_words_before_fn, type_help, type_name, view_type};
-use super::{conditions, early_exit, expr, inner_attributes, suffix};
+use super::{conditions, early_exit, expr, inner_attributes, optional, suffix};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -171,6 +171,9 @@ pub(super) fn value_type(ty: &syn::Type, errors: &mut Errors) -> ValueType {
         }
         syn::Type::Path(path) if path.qself.is_none() => match path.path.segments.last() {
             Some(segment) if segment.ident == "Tile" => tile(segment, loc),
+            Some(segment) if segment.ident == "Option" => optional::inner_type(ty)
+                .filter(|inner| optional::is_memory(inner, errors))
+                .map(|inner| ValueType::Optional(Box::new(value_type(inner, errors)))),
             Some(segment) if segment.ident == "usize" || segment.ident == "isize" => {
                 Some(ValueType::Constant(loc))
             }

@@ -9,7 +9,7 @@ use quote::{ToTokens, quote};
 use super::ast::{ConstType, FnSource, GenericParam, Kernel, KernelParam, ParamType, TypeName, ViewType};
 use super::{
     Place, attribute, conditions, depth, early_exit, element_type, expr, foreign_help, fragments,
-    inner_attributes, lints, report_foreign_syntax, suffix,
+    inner_attributes, lints, optional, report_foreign_syntax, suffix,
 };
 use crate::ir::MAX_RANK;
 use crate::support::diagnostic::{Errors, Loc, source_text};
@@ -95,7 +95,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
     report_qualifiers(signature, errors);
     // A default stands for values that are not declared.
     options.unreadable |= report_defaults(&signature.generics, errors);
-    let generics = parse_generics(&signature.generics, errors);
+    let mut generics = parse_generics(&signature.generics, errors);
     if let Some(clause) = &signature.generics.where_clause {
         errors.push(
             Loc::of(clause),
@@ -106,7 +106,9 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         syn::FnArg::Receiver(receiver) => Some(receiver.to_token_stream()),
         syn::FnArg::Typed(_) => None,
     });
-    let params = signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
+    let params: Vec<KernelParam> =
+        signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
+    optional::declare_presence(&params, &mut generics, &mut options);
     let body = expr::Parser { errors }.block(&function.block);
     let body = early_exit::lower(body, early_exit::BodyKind::Unit, errors);
     let source = fn_source(&function, &attribute);
@@ -324,14 +326,21 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
             return Some(KernelParam {
                 name,
                 ty: ParamType::Failed,
+                optional: false,
                 mutable: false,
                 conditions,
                 loc: Loc::of(typed),
             });
         }
     };
-    let ty = parse_param_type(&typed.ty, errors);
-    Some(KernelParam { name, ty, mutable, conditions, loc: Loc::of(typed) })
+    let inner = optional::inner_type(&typed.ty);
+    let ty = match inner {
+        Some(inner) if !optional::is_memory(inner, errors) => ParamType::Failed,
+        Some(inner) => parse_param_type(inner, errors),
+        None => parse_param_type(&typed.ty, errors),
+    };
+    let optional = inner.is_some() && !matches!(ty, ParamType::Failed);
+    Some(KernelParam { name, ty, optional, mutable, conditions, loc: Loc::of(typed) })
 }
 
 fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {

@@ -7,6 +7,7 @@ use proc_macro2::Ident;
 
 use super::ast::*;
 use super::expr::Parser;
+use super::optional;
 use crate::support::diagnostic::Loc;
 
 /// A value or range that an arm compares with; an arm has alternatives.
@@ -38,6 +39,9 @@ pub(crate) fn is_scrutinee(name: &Ident) -> bool {
 
 pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
     let loc = Loc::of(choice);
+    if let Some(kind) = optional::match_option(choice, parser) {
+        return Expr { kind, loc };
+    }
     let errors = parser.errors.len();
     let scrutinee = parser.expr(&choice.expr);
     let mut arms = vec![];

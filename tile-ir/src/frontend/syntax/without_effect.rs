@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
-use super::ast::Kernel;
+use super::ast::{GenericParam, Kernel};
 use super::token_names::collect_names;
 use crate::ops;
 use crate::support::diagnostic::Loc;
@@ -27,7 +27,8 @@ pub fn without_effect(kernel: &Kernel) -> Vec<Warning> {
         return found;
     }
     let names = mentioned(kernel);
-    for name in kernel.generics.iter().map(|generic| generic.name()) {
+    let written = kernel.generics.iter().filter(|generic| !kernel.is_presence(generic));
+    for name in written.map(GenericParam::name) {
         if !names.contains(&name.to_string()) {
             let text =
                 format!("`{name}` is never used, so that all its values give the same code: leave it out");

@@ -129,6 +129,9 @@ impl Check<'_> {
             let problem = format!("`.{text}` takes its element type as a type argument");
             return self.error_help(args[0].loc, problem, help);
         }
+        if let Some(result) = self.option_method(&receiver_operand, name, loc) {
+            return result;
+        }
         let mut all = vec![receiver_operand];
         all.extend(args.iter().map(|arg| self.argument(arg, is_known)));
         if matches!(all[0].item, Item::Failed) {

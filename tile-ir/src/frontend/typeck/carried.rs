@@ -107,6 +107,7 @@ impl Check<'_> {
             }
             Item::Failed => None,
             Item::View(_)
+            | Item::Optional { .. }
             | Item::List(_)
             | Item::Text(_)
             | Item::Range(_)
@@ -211,6 +212,7 @@ impl Operand {
     pub(super) fn item_name(&self) -> &'static str {
         match self.item {
             Item::View(_) => "a view",
+            Item::Optional { .. } => "an option",
             Item::List(_) => "a list",
             Item::Text(_) => "a string",
             Item::Range(_) => "a range",

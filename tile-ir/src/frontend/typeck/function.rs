@@ -402,6 +402,7 @@ fn is_fixed(ty: &ValueType) -> bool {
     match ty {
         ValueType::Tile { elem, .. } => elem.is_some(),
         ValueType::Tuple { parts, .. } => parts.iter().all(is_fixed),
+        ValueType::Optional(inner) => is_fixed(inner),
         ValueType::Function(_) | ValueType::Any => false,
         ValueType::Scalar(_) | ValueType::Constant(_) | ValueType::Memory { .. } | ValueType::View(_) => true,
     }

@@ -138,7 +138,7 @@ impl Check<'_> {
         match &operand.item {
             Item::Value(value) => early(value),
             Item::Pointer(pointer) => early(&pointer.offset),
-            Item::Slice(_) | Item::View(_) => true,
+            Item::Slice(_) | Item::View(_) | Item::Optional { .. } => true,
             Item::Tuple(parts) | Item::List(parts) | Item::Struct(_, parts) => {
                 parts.iter().any(|part| self.captures_outer_value(part, combine_region_start))
             }

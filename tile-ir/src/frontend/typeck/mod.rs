@@ -21,6 +21,7 @@ mod names;
 mod numbers;
 mod operand;
 mod operators;
+mod option;
 mod pointer;
 mod scope;
 mod settings;
@@ -211,6 +212,16 @@ impl Check<'_> {
                     }
                     None => Item::Failed,
                 },
+            };
+            let item = match param.presence().map(|name| name.to_string()) {
+                Some(name) if !matches!(item, Item::Failed) => {
+                    let is_some = variant
+                        .consts
+                        .iter()
+                        .any(|(own, value)| *own == name && *value == ConstValue::Bool(true));
+                    Item::Optional { held: Box::new(item), is_some }
+                }
+                _ => item,
             };
             let failed = matches!(param.ty, ParamType::Failed);
             if !failed && self.scopes.is_bound(&param.name.to_string()) {

@@ -1,5 +1,6 @@
 //! Helpers of typing rules: values from operands, constants, conversions, broadcasting.
 
+use super::option::OPTION_HELP;
 use super::{Call, Callee, Check, ErrorLoc, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::hint_method;
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
@@ -209,6 +210,7 @@ impl Check<'_> {
                 Some(help) => self.error_help(operand.loc, text, help),
                 None => self.error(operand.loc, text),
             },
+            Item::Optional { .. } => self.error_help(operand.loc, text, OPTION_HELP),
             Item::Tuple(_) => self.error_help(operand.loc, text, "a part of a tuple is `.0`, `.1`, .."),
             _ => self.error(operand.loc, text),
         };
@@ -558,6 +560,7 @@ impl Item {
             Item::Value(_) => "a tile".into(),
             Item::Slice(_) => "a slice".into(),
             Item::View(_) => "a view".into(),
+            Item::Optional { .. } => "an option".into(),
             Item::Pointer(_) => "a pointer".into(),
             Item::Tuple(_) => "a tuple".into(),
             Item::Struct(..) => "a struct".into(),

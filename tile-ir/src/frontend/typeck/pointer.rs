@@ -1,5 +1,6 @@
 //! Addresses: a slice, and offsets into it.
 
+use super::option::OPTION_HELP;
 use super::{Call, Check, Item, Operand, Pointer};
 use crate::frontend::syntax::BinaryOp;
 use crate::ir::{ParamId, Shape, Value};
@@ -62,6 +63,10 @@ impl Check<'_> {
                     _ => self.view_help(view),
                 };
                 self.error_help(operand.loc, format!("{what} takes a pointer, found a view"), help);
+                None
+            }
+            Item::Optional { .. } => {
+                self.error_help(operand.loc, format!("{what} takes a pointer, found an option"), OPTION_HELP);
                 None
             }
             other => {

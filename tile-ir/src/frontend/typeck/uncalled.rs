@@ -111,6 +111,7 @@ impl Check<'_> {
             ValueType::View(view) => {
                 self.resolve_type(&view.elem);
             }
+            ValueType::Optional(inner) => self.report_unknown_types(inner),
             ValueType::Tuple { parts, .. } => parts.iter().for_each(|part| self.report_unknown_types(part)),
             ValueType::Tile { elem: None, .. }
             | ValueType::Constant(_)

@@ -152,6 +152,10 @@ impl Check<'_> {
             (ValueType::Tile { elem: Some(elem), .. } | ValueType::Scalar(elem), Item::Literal(literal)) => {
                 (elem, if literals { Some(literal.default_type()) } else { literal.dtype })
             }
+            (ValueType::Optional(inner), Item::Optional { held, .. }) => {
+                let held = Operand { item: (**held).clone(), loc: arg.loc };
+                return self.infer(inner, &held, literals, types);
+            }
             (ValueType::Memory { elem, .. }, Item::Slice(param)) => (elem, Some(self.func().slice(*param).0)),
             (ValueType::View(view), Item::View(found)) => {
                 (&view.elem, Some(self.func().slice(found.memory).0))
@@ -226,6 +230,19 @@ impl Check<'_> {
                 let fits = matches!(operand.item, Item::Function(_));
                 self.expected(fits, operand, what, "a function or closure")
             }
+            ValueType::Optional(inner) => match &operand.item {
+                Item::Optional { held, is_some } => {
+                    let held = Operand { item: (**held).clone(), loc: operand.loc };
+                    let held = self.unify(inner, &held, what)?;
+                    let item = Item::Optional { held: Box::new(held.item), is_some: *is_some };
+                    Some(Operand { item, loc: operand.loc })
+                }
+                _ => {
+                    let found = self.describe(operand);
+                    self.error(operand.loc, format!("{what} is an option, found {found}"));
+                    None
+                }
+            },
             ValueType::Tuple { parts, .. } => match &operand.item {
                 Item::Tuple(found) if found.len() == parts.len() => {
                     let unified: Vec<Option<Operand>> =

@@ -367,7 +367,12 @@ impl Check<'_> {
             Item::Tuple(_) => {
                 return "a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`".into();
             }
-            Item::View(_) | Item::Struct(..) | Item::List(_) | Item::Text(_) | Item::Failed => {
+            Item::View(_)
+            | Item::Optional { .. }
+            | Item::Struct(..)
+            | Item::List(_)
+            | Item::Text(_)
+            | Item::Failed => {
                 return "it has no methods".into();
             }
         };

@@ -5,8 +5,7 @@ use crate::support::dtype::DType;
 
 const LOOP: &str = "a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`";
 const ON_TILES: &str = "operators and functions work on every element: write them on the tile";
-const NO_OPTION: &str =
-    "a kernel has no `Option` and no `Result`: a mask, a tile of bools, says which elements are there";
+const NO_OPTION: &str = "an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there";
 const NO_HEAP: &str = "a kernel has scalars, tiles and tuples of them: `tl::zeros::<f32>([N])` makes a tile";
 const NO_TEXT: &str =
     "a kernel has no text: `tl::device_print(\"label\", value)` prints values in debug builds";
