@@ -246,7 +246,7 @@ impl<'a> OneByOne<'a> {
                 let view = attended.view_mut([tokens, queries, dim])?.permute([1, 0, 2]);
                 let [q, key, value] = [(0, queries), (queries, keys), (queries + keys, keys)]
                     .map(|(first, count)| rows.slice(0, first..first + count));
-                Attention::new(q, key, value).causal().launch(device, view, lse)
+                Attention::new(q, key, value).causal().launch_with_lse(device, view, lse)
             }
             OProj => linear(attended, layer.output()?, projected),
             Add1 => LinearCombination::new(1.0, &*projected).y(1.0, *x).launch(device, middle),

@@ -137,20 +137,37 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         Attention { dropout: Some(Dropout { p, seed }), ..self }
     }
 
-    /// Computes into `out` and `lse`, on a device or stream.
+    /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
     /// If shapes and lengths do not fit together, or heads of keys do not divide those of queries; if a row has no
     /// elements or more than 256; if a parameter of the scores is out of range; if a sequence is longer than a
     /// quarter of what an `i32` counts; those of a launch.
-    pub fn launch<'o>(
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl SequencesMut<'o, T>) -> Result<()> {
+        self.launch_optional_lse(on, out.sequences(), None)
+    }
+
+    /// Computes into `out` and `lse`, which a gradient and the merge of partial results need.
+    ///
+    /// # Errors
+    /// Those of [`Attention::launch`]; if `lse` has another length than one element for each query of each head.
+    pub fn launch_with_lse<'o>(
         &self,
         on: impl LaunchOn,
         out: impl SequencesMut<'o, T>,
         lse: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
-        let (out, mut lse) = (out.sequences(), lse.into());
-        let AttentionExtents { heads, key_heads, queries, keys, .. } = self.check(out.shape(), lse.len())?;
+        self.launch_optional_lse(on, out.sequences(), Some(lse.into()))
+    }
+
+    fn launch_optional_lse(
+        &self,
+        on: impl LaunchOn,
+        out: ViewMut<'_, T, 4>,
+        mut lse: Option<SliceMut<'_, f32>>,
+    ) -> Result<()> {
+        let AttentionExtents { heads, key_heads, queries, keys, .. } =
+            self.check(out.shape(), lse.as_ref().map(SliceMut::len))?;
         if heads * queries == 0 {
             return Ok(());
         }
@@ -185,8 +202,7 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
             dropout_p,
             seed,
         };
-        // A last axis of 1: its elements are stored one by one, so any number of queries will do.
-        of.launch(on, out, lse.view_mut([heads, queries, 1])?)
+        of.launch(on, out, lse_rows(&mut lse, [heads, queries])?)
     }
 
     /// The window for the kernel, clamped to the extents.
@@ -204,7 +220,7 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         self.dropout.is_some_and(|dropout| dropout.p != 0.0)
     }
 
-    pub(crate) fn check(&self, out: [usize; 4], lse: usize) -> Result<AttentionExtents> {
+    pub(crate) fn check(&self, out: [usize; 4], lse: Option<usize>) -> Result<AttentionExtents> {
         let checks = Checks("attention");
         let ([sequences, heads, queries, elements], [_, key_heads, keys, _]) =
             (self.q.shape(), self.k.shape());
@@ -222,7 +238,7 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         )?;
         let (heads, key_heads) = (sequences * heads, sequences * key_heads);
         let extents = AttentionExtents { heads, key_heads, ..of_one };
-        checks.same(("lse", lse), ("heads * queries", heads * queries))?;
+        checks.same(("lse", lse.unwrap_or(heads * queries)), ("heads * queries", heads * queries))?;
         if !(0.0..=MAX_SCALE).contains(&self.scale) {
             return Err(checks.error(format!("scale is {}, expected 0 to {MAX_SCALE:e}", self.scale)));
         }
@@ -268,6 +284,15 @@ pub(crate) fn fit(checks: Checks, of: AttentionExtents, [k, v, out]: [[usize; 3]
         return Err(checks.error(format!("a sequence has {longest} rows, the most is {most}")));
     }
     Ok(())
+}
+
+/// A row of `lse` for each head, or no elements, to which nothing is stored. A last axis of 1: elements are stored one by one, so any number of
+/// queries will do.
+pub(crate) fn lse_rows<'l>(
+    lse: &'l mut Option<SliceMut<'_, f32>>,
+    [heads, queries]: [usize; 2],
+) -> Result<ViewMut<'l, f32, 3>> {
+    lse.as_mut().map_or(Ok(ViewMut::default()), |lse| lse.view_mut([heads, queries, 1]))
 }
 
 /// The longest row of a head.

@@ -20,7 +20,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::attention::{Attention, AttentionExtents, for_powers};
+use crate::attention::{Attention, AttentionExtents, for_powers, lse_rows};
 use crate::attention_reference::{Rules, reference_with_roundings};
 use crate::float::HalfFloat;
 use crate::reference::Expected;
@@ -278,13 +278,35 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         &self,
         on: impl LaunchOn,
         out: impl SequencesMut<'o, T>,
+        workspace: impl Into<SliceMut<'o, f32>>,
+    ) -> Result<()> {
+        self.launch_split_optional_lse(on, out.sequences(), None, workspace.into())
+    }
+
+    /// The same, and the logarithms of the sums of exponentials into `lse`.
+    ///
+    /// # Errors
+    /// Those of [`Attention::launch_split`] and [`Attention::launch_with_lse`].
+    pub fn launch_split_with_lse<'o>(
+        &self,
+        on: impl LaunchOn,
+        out: impl SequencesMut<'o, T>,
         lse: impl Into<SliceMut<'o, f32>>,
         workspace: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
-        let (out, mut lse, mut workspace) = (out.sequences(), lse.into(), workspace.into());
+        self.launch_split_optional_lse(on, out.sequences(), Some(lse.into()), workspace.into())
+    }
+
+    fn launch_split_optional_lse(
+        &self,
+        on: impl LaunchOn,
+        out: ViewMut<'_, T, 4>,
+        mut lse: Option<SliceMut<'_, f32>>,
+        mut workspace: SliceMut<'_, f32>,
+    ) -> Result<()> {
         let checks = Checks("attention");
         let AttentionExtents { heads, key_heads, queries, keys, elements } =
-            self.check(out.shape(), lse.len())?;
+            self.check(out.shape(), lse.as_ref().map(SliceMut::len))?;
         if self.bias.is_some() || self.has_dropout() {
             return Err(checks.error("shared keys have neither bias nor dropout, expected `launch`".into()));
         }
@@ -333,7 +355,12 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         let shape = |elements| [splits, key_heads, outer, rows, elements];
         let outputs = SplitOutputs {
             out: packing.view_mut(out.slice_mut(0, ..written), written.min(key_heads))?,
-            lse: packing.view_mut(lse.view_mut([written, queries, 1])?, written.min(key_heads))?,
+            lse: match &mut lse {
+                Some(lse) => {
+                    packing.view_mut(lse.view_mut([written, queries, 1])?, written.min(key_heads))?
+                }
+                None => ViewMut::default(),
+            },
             partial_acc: partial_acc.view_strided_mut(shape(pitch), strides(pitch))?,
             partial_ml: partial_ml.view_strided_mut(shape(2), strides(2))?,
         };
@@ -346,7 +373,7 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
             [heads * queries * pitch, queries * pitch, pitch, 1],
         )?;
         let partial_ml = partial_ml.slice(..).view([splits, heads, queries, 2])?;
-        let lse = lse.view_mut([heads, queries, 1])?;
+        let lse = lse_rows(&mut lse, [heads, queries])?;
         if splits <= 32 {
             let call = combine_splits::<T, 64, 32>(partial_acc, partial_ml, out, lse);
             call.grid((queries, heads, elements.div_ceil(64))).launch(on)

@@ -201,10 +201,9 @@ impl<'a, T: HalfFloat> AttentionProjection<'a, T> {
             return operands.launch(on, out.reshape([sequences, queries, n])?);
         }
         let mut attended = on.temporary::<T>(rows * heads * elements)?;
-        let mut lse = on.temporary::<f32>(sequences * heads * queries)?;
         let mut memory = attended.slice_mut();
         let of_heads = memory.view_mut([sequences, queries, heads, elements])?.permute([0, 2, 1, 3]);
-        self.attention().launch(on, of_heads, lse.slice_mut())?;
+        self.attention().launch(on, of_heads)?;
         let linear = Matmul::new(attended.slice().view([rows, heads * elements])?, self.weight);
         let linear = self.bias.map_or(linear, |bias| linear.bias(bias));
         self.residual.map_or(linear, |residual| linear.residual(residual)).launch(on, out)
@@ -229,7 +228,7 @@ impl<'a, T: HalfFloat> AttentionProjection<'a, T> {
         if let Some(residual) = &self.residual {
             CHECKS.extents("residual", residual.shape(), [sequences * queries, n])?;
         }
-        self.attention().check(self.q.shape(), sequences * heads * queries).map(|_| ())
+        self.attention().check(self.q.shape(), None).map(|_| ())
     }
 
     fn form(&self, on: impl LaunchOn) -> Form {

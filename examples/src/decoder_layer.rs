@@ -125,9 +125,8 @@ impl<'a, T: HalfFloat> DecoderLayer<'a, T> {
         let packed = qkv.view([self.sequences, length, heads, dim])?.permute([0, 2, 1, 3]);
         let of = |first: usize, count: usize| packed.slice(1, first..first + count);
         let out = out.view_mut([self.sequences, length, queries, dim])?.permute([0, 2, 1, 3]);
-        let mut lse = on.temporary::<f32>(self.sequences * queries * length)?;
         let attention = Attention::new(of(0, queries), of(queries, keys), of(queries + keys, keys));
-        attention.causal().launch(on, out, lse.slice_mut())
+        attention.causal().launch(on, out)
     }
 
     /// Launches and bytes of [`DecoderLayer::launch`], and operation by operation. Attention reads its keys once in both.

@@ -287,7 +287,7 @@ impl<'a, T: HalfFloat> RotaryAttention<'a, T> {
         let attention =
             Attention::new(q.view(self.q.shape())?, k.view(self.k.shape())?, self.v).scale(self.scale);
         let attention = if self.is_causal { attention.causal() } else { attention };
-        attention.launch(on, out, lse)
+        attention.launch_with_lse(on, out, lse)
     }
 
     /// Rotates rows, of which the first has a position, into contiguous heads.

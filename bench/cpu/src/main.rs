@@ -185,7 +185,7 @@ fn attention<T: HalfFloat>([heads, rows, elements]: [usize; 3]) -> Result {
     let mut lse = device.zeros::<f32>(heads * rows)?;
     let mut ours = || -> Result {
         let attention = Attention::new(q.view(shape)?, k.view(shape)?, v.view(shape)?);
-        attention.launch(&device, out.view_mut(shape)?, &mut lse)?;
+        attention.launch_with_lse(&device, out.view_mut(shape)?, &mut lse)?;
         Ok(())
     };
     let scale = 1.0 / (elements as f64).sqrt();

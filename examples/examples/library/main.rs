@@ -281,7 +281,7 @@ fn attended<T: HalfFloat>(options: &Options) -> Result<()> {
     let [expected, _] = attention_reference::reference([&q, &k, &v], extents, Rules::scaled(0.125).causal());
     options.show(attention_reference::traffic::<T>(extents), &expected, |on, out| {
         let attention = Attention::new(bq.view(of_q)?, bk.view(of_k)?, bv.view(of_k)?).causal();
-        attention.launch(on, out.view_mut(of_q)?, &mut lse)
+        attention.launch_with_lse(on, out.view_mut(of_q)?, &mut lse)
     })
 }
 
@@ -299,7 +299,7 @@ fn decoded<T: HalfFloat>(options: &Options) -> Result<()> {
     let scale = 1.0 / 128f32.sqrt();
     let [expected, _] = attention_decode::reference([&q, &k, &v], extents, Rules::scaled(scale));
     options.show(attention_reference::traffic::<T>(extents), &expected, |on, out| {
-        attention.launch_split(on, out.view_mut(of_q)?, &mut lse, &mut workspace)
+        attention.launch_split_with_lse(on, out.view_mut(of_q)?, &mut lse, &mut workspace)
     })
 }
 

@@ -108,7 +108,7 @@ fn check<T: HalfFloat>(extents: AttentionExtents, order: Order, rules: Rules<'_,
             if let Some(Dropout { p, seed }) = rules.dropout {
                 attention = attention.dropout(p, seed);
             }
-            attention.launch(&device, result, lse.output()).unwrap();
+            attention.launch_with_lse(&device, result, lse.output()).unwrap();
             let what = format!("{extents:?} of {}, {order:?}, on {device}, shifted by {shift}", T::DTYPE);
             compare(&out.content(), &rows).unwrap_or_else(|found| panic!("{what}: {found}"));
             compare(&lse.content(), &lses).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
@@ -159,7 +159,7 @@ fn sequences_are_an_axis() {
         let mut slice = out.output();
         let written = slice.view_mut([sequences, length, 2 * heads, elements]).unwrap();
         let mut written = written.permute([0, 2, 1, 3]);
-        attention.launch(&device, written.slice_mut(1, ..heads), lse.output()).unwrap();
+        attention.launch_with_lse(&device, written.slice_mut(1, ..heads), lse.output()).unwrap();
         let content = out.content();
         let (mut found, mut others) = (vec![], vec![]);
         for at in 0..sequences * heads {
@@ -178,7 +178,7 @@ fn sequences_are_an_axis() {
         let mut lse = device.zeros::<f32>(lses.len()).unwrap();
         let mut out = device.zeros::<bf16>(rows.len()).unwrap();
         let written = out.view_mut([sequences, heads, length, elements]).unwrap();
-        let error = attention.launch(&device, written, &mut lse).unwrap_err().to_string();
+        let error = attention.launch_with_lse(&device, written, &mut lse).unwrap_err().to_string();
         assert_eq!(error, "attention: k has 2 sequences and q has 3");
     }
 }
@@ -310,7 +310,7 @@ fn a_bias_is_repeated() {
         let bias = device.upload(&bias).unwrap();
         let (q, k, v) = views();
         let attention = Attention::new(q, k, v).bias(bias.view([first, second, keys]).unwrap());
-        attention.launch(&device, out.view_mut(shape_q).unwrap(), &mut lse).unwrap();
+        attention.launch_with_lse(&device, out.view_mut(shape_q).unwrap(), &mut lse).unwrap();
         compare(&out.download().unwrap(), &rows).unwrap();
     }
 }
@@ -322,8 +322,34 @@ fn attended(device: Device, [q, k, v]: [&[f16]; 3], scale: f32) -> dsl_runtime::
     let (mut out, mut lse) = (device.zeros::<f16>(q.len())?, device.zeros::<f32>(q.len() / 64)?);
     let [vq, vk, vv] = [(&bq, q), (&bk, k), (&bv, v)].map(|(buffer, of)| buffer.view(rows(of)).unwrap());
     let attention = Attention::new(vq, vk, vv).scale(scale);
-    attention.launch(&device, out.view_mut(rows(q))?, &mut lse)?;
+    attention.launch_with_lse(&device, out.view_mut(rows(q))?, &mut lse)?;
     Ok([out.download()?.into_iter().map(f32::from).collect(), lse.download()?])
+}
+
+/// The logarithms of sums may be left out, by every tile and where programs share keys.
+#[test]
+fn results_are_the_same_without_lse() {
+    let shape = [3, 37, 64];
+    let [q, k, v] = [1, 2, 3].map(|seed| normal::<bf16>(shape.iter().product(), seed));
+    for device in devices() {
+        let [bq, bk, bv] = [&q, &k, &v].map(|values| device.upload(values).unwrap());
+        let [vq, vk, vv] = [&bq, &bk, &bv].map(|buffer| buffer.view(shape).unwrap());
+        let attention = Attention::new(vq, vk, vv).causal();
+        let [mut with, mut without, mut split] = [0; 3].map(|_| device.zeros::<bf16>(q.len()).unwrap());
+        let mut lse = device.zeros::<f32>(3 * 37).unwrap();
+        attention.launch_with_lse(&device, with.view_mut(shape).unwrap(), &mut lse).unwrap();
+        attention.launch(&device, without.view_mut(shape).unwrap()).unwrap();
+        assert_eq!(with.download().unwrap(), without.download().unwrap(), "{device}");
+        for splits in [1, 2] {
+            let shared = attention.splits(splits);
+            let mut workspace = device.zeros::<f32>(shared.workspace_len(&device)).unwrap();
+            shared
+                .launch_split_with_lse(&device, with.view_mut(shape).unwrap(), &mut lse, &mut workspace)
+                .unwrap();
+            shared.launch_split(&device, split.view_mut(shape).unwrap(), &mut workspace).unwrap();
+            assert_eq!(with.download().unwrap(), split.download().unwrap(), "{splits} splits on {device}");
+        }
+    }
 }
 
 /// A NaN among a query's elements is one in its row and its `lse`, and in no other.
@@ -381,7 +407,7 @@ fn wrong_shapes_are_errors() {
     let mut message = |attention: Attention<f16>, shape: [usize; 3], lses: usize| {
         let out = out.view_mut(shape).unwrap();
         let lse = lse.slice_mut(..lses);
-        attention.launch(&device, out, lse).unwrap_err().to_string()
+        attention.launch_with_lse(&device, out, lse).unwrap_err().to_string()
     };
     let (q, k) = (view([1, 1, 64]), view([1, 2, 64]));
     let found = message(Attention::new(q, k, q), [1, 1, 64], 1);

@@ -49,7 +49,7 @@ fn check_splits<T: HalfFloat>(
         let mut workspace = Guarded::<f32>::new(device, attention.workspace_len(&device), 0);
         let mut memory = out.output();
         let result = memory.view_mut(of_q).unwrap();
-        attention.launch_split(&device, result, lse.output(), workspace.output()).unwrap();
+        attention.launch_split_with_lse(&device, result, lse.output(), workspace.output()).unwrap();
         let what = format!(
             "{extents:?} of {}, {order:?}, {:?}, {splits:?} parts, on {device}",
             T::DTYPE,
@@ -130,7 +130,7 @@ fn results_have_any_layout() {
                 let mut workspace = Guarded::<f32>::new(device, attention.workspace_len(&device), 0);
                 let mut memory = out.output();
                 let result = memory.view_strided_mut(of_q, other.strides(of_q)).unwrap();
-                attention.launch_split(&device, result, lse.output(), workspace.output()).unwrap();
+                attention.launch_split_with_lse(&device, result, lse.output(), workspace.output()).unwrap();
                 let found = out.content();
                 let [head, row, _] = other.strides(of_q);
                 let starts = (0..6).flat_map(|i| (0..3).map(move |j| i * head + j * row));
@@ -170,7 +170,7 @@ fn wrong_arguments_are_errors() {
     let mut message = |attention: Attention<f16>, len: usize| {
         let mut workspace = device.zeros::<f32>(len).unwrap();
         let out = out.view_mut([1, 1, 64]).unwrap();
-        attention.launch_split(&device, out, &mut lse, &mut workspace).unwrap_err().to_string()
+        attention.launch_split_with_lse(&device, out, &mut lse, &mut workspace).unwrap_err().to_string()
     };
     let found = message(plain, 3);
     assert_eq!(found, "attention: workspace has 3 elements and what it should be has 66");
@@ -187,7 +187,9 @@ fn wrong_arguments_are_errors() {
         let mut workspace = device.zeros::<f32>(attention.workspace_len(&device)).unwrap();
         let mut lse = device.zeros::<f32>(8).unwrap();
         let out = out.view_mut([2, 2, 2, 8]).unwrap();
-        attention.launch_split(&device, out, &mut lse, &mut workspace).map_err(|error| error.to_string())
+        attention
+            .launch_split_with_lse(&device, out, &mut lse, &mut workspace)
+            .map_err(|error| error.to_string())
     };
     assert_eq!(message(Attention::new(x, x, x).splits(1)), Ok(()));
     let found = message(Attention::new(x, rows, rows).splits(1)).unwrap_err();

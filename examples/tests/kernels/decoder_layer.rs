@@ -76,7 +76,7 @@ impl Layer {
         let heads = qkv.view([tokens, 8, 2 * HALF]).unwrap().permute([1, 0, 2]);
         let out = attended.view_mut([tokens, 4, 2 * HALF]).unwrap().permute([1, 0, 2]);
         let attention = Attention::new(heads.slice(0, ..4), heads.slice(0, 4..6), heads.slice(0, 6..8));
-        attention.causal().launch(device, out, &mut lse).unwrap();
+        attention.causal().launch_with_lse(device, out, &mut lse).unwrap();
         let (mut attention_out, mut out) = (zeros(tokens * K), zeros(tokens * K));
         let linear = Matmul::new(attended.view([tokens, queries]).unwrap(), weights.output);
         let linear = linear.residual(x.view([tokens, K]).unwrap());

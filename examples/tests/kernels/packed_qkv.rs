@@ -273,7 +273,7 @@ fn packed_keys_in_a_cache_are_read_by_attention() {
             let (mut out, mut lse) =
                 (device.zeros::<bf16>(4 * dim).unwrap(), device.zeros::<f32>(4).unwrap());
             let result = out.view_mut([4, 1, dim]).unwrap();
-            attention.launch_split(&device, result, &mut lse, &mut workspace).unwrap();
+            attention.launch_split_with_lse(&device, result, &mut lse, &mut workspace).unwrap();
             out.download().unwrap()
         };
         let cached = [&keys, &values].map(|of| of.view([2, capacity, dim]).unwrap().slice(1, ..tokens));

@@ -1,6 +1,7 @@
 //! The dot of tiles: matrix multiply-accumulate.
 
 use super::atomic::choice;
+use super::scalar::Scalar;
 use super::typing::{Call, Item, Operand, TypingCx};
 use super::{
     Intrinsic, IntrinsicGeneric, Kind, MethodChoice, Operation, Returns, expect_types, optional, required,
@@ -9,7 +10,7 @@ use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, TextWriter};
 use crate::ir::{Block, Func, ParseError, Shape, TextReader, Type, Value};
 use crate::ops::syntax::syntax;
-use crate::support::diagnostic::list;
+use crate::support::diagnostic::{Loc, list};
 use crate::support::dtype::DType;
 
 /// `a · b + acc` over the last two axes: `[.., M, K] x [.., K, N] -> [.., M, N]`. It accumulates in the type of the
@@ -269,7 +270,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
         example: "let rows = tl::reshape(tile, [8, 8]);\nlet square = tl::dot(rows, tl::trans(rows)).input_precision(\"tf32\");",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("precision")],
-        doc: "On `tl::dot` of `f32`: how many digits of the factors are multiplied. `\"ieee\"`, the default: all, by single threads of a GPU. `\"tf32\"`: eleven, by its tensor cores; both factors are rounded to the nearest such number, halves to even, on every processor, so that products are exact and are added in `f32`. `\"tf32x3\"`: nearly all, by tensor cores too: the rounded factors, and each with what rounding left of the other, are three products, and `a * b` is within `2^-21` of itself, where no factor rounds to infinity; a CPU multiplies all digits. In both of these K is a multiple of 8. It changes nothing for other element types. Written behind the call: `tl::dot(a, b, acc).input_precision(\"tf32\")`.",
+        doc: "On `tl::dot` of `f32`: how many digits of the factors are multiplied. `\"ieee\"`, the default: all, by single threads of a GPU. `\"tf32\"`: eleven, by its tensor cores; both factors are rounded to the nearest such number, halves to even, on every processor, so that products are exact and are added in `f32`. `\"tf32x3\"`: nearly all, by tensor cores too: the rounded factors, and each with what rounding left of the other, are three products, and `a * b` is within `2^-21` of itself, where no factor rounds to infinity; a CPU multiplies all digits. In both of these K is a multiple of 8. `\"bf16x3\"` and `\"bf16x6\"`: by tensor cores of `bf16`, with each factor as a sum of two or three such numbers, and the largest three or six products of them: `a * b` is within `2^-16` or `2^-24` of itself, and `2^-130` times the other factor, on every processor, where no factor rounds to infinity. It changes nothing for other element types. Written behind the call: `tl::dot(a, b, acc).input_precision(\"tf32\")`.",
         check: input_precision,
     },
     Intrinsic {
@@ -283,13 +284,40 @@ pub(super) const METHODS: &[Intrinsic] = &[
     },
 ];
 
+/// What `.input_precision` names.
+#[derive(Clone, Copy)]
+enum NamedPrecision {
+    Own(InputPrecision),
+    /// As sums of so many `bf16`.
+    Bf16Parts(usize),
+}
+
+impl NamedPrecision {
+    const NAMES: [(&str, NamedPrecision); 5] = [
+        ("ieee", NamedPrecision::Own(InputPrecision::Ieee)),
+        ("tf32", NamedPrecision::Own(InputPrecision::Tf32)),
+        ("tf32x3", NamedPrecision::Own(InputPrecision::Tf32x3)),
+        ("bf16x3", NamedPrecision::Bf16Parts(2)),
+        ("bf16x6", NamedPrecision::Bf16Parts(3)),
+    ];
+}
+
 fn input_precision(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(input) = choice(cx, call, &InputPrecision::NAMES) else { return Operand::failed(call.loc) };
+    let Some(named) = choice(cx, call, &NamedPrecision::NAMES) else { return Operand::failed(call.loc) };
     let Some(Kind::Dot(dot)) = cx.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
         return not_a_dot(cx, call, "\"tf32\"");
     };
-    let operand = dot.b;
-    let ty = cx.ty(operand).clone();
+    let written = *dot;
+    let ty = cx.ty(written.b).clone();
+    let input = match named {
+        NamedPrecision::Own(input) => input,
+        NamedPrecision::Bf16Parts(parts) if ty.dtype == DType::F32 => {
+            let result = cx.value(&call.args[0]).map(|value| cx.ty(value).clone());
+            return result
+                .map_or(Operand::failed(call.loc), |ty| by_bf16_parts(cx, &written, &ty, parts, call.loc));
+        }
+        NamedPrecision::Bf16Parts(_) => InputPrecision::Ieee,
+    };
     let inner = ty.shape[ty.shape.rank() - 2];
     if input != InputPrecision::Ieee && ty.dtype == DType::F32 && !inner.is_multiple_of(TF32_K_MULTIPLE) {
         let text = format!(
@@ -305,6 +333,32 @@ fn input_precision(cx: &mut dyn TypingCx, call: &Call) -> Operand {
     }
     cx.extend_operation(&call.args[0], call.loc);
     Operand { loc: call.loc, ..call.args[0].clone() }
+}
+
+/// A dot of `f32` by dots of `bf16`: the products of parts whose places add up to less than their number, the smallest first. The dot as it was
+/// written is left without a use.
+fn by_bf16_parts(cx: &mut dyn TypingCx, dot: &Dot, result: &Type, parts: usize, loc: Loc) -> Operand {
+    let [a, b] = [dot.a, dot.b].map(|whole| {
+        let mut rest = whole;
+        let mut found = vec![];
+        for _ in 0..parts {
+            let part = cx.cast(&Operand::value(rest, loc), DType::BF16, loc);
+            let back = cx.cast(&part, DType::F32, loc);
+            let (Some(part), Some(back)) = (cx.value(&part), cx.value(&back)) else { continue };
+            found.push(part);
+            let ty = cx.ty(rest).clone();
+            rest = cx.push(Scalar::named("sub", vec![rest, back]), vec![ty], loc)[0];
+        }
+        found
+    });
+    let mut acc = dot.acc;
+    for sum in (0..parts).rev() {
+        for place in 0..=sum {
+            let product = Dot { a: a[place], b: b[sum - place], acc, ..*dot };
+            acc = Some(cx.push(product, vec![result.clone()], loc)[0]);
+        }
+    }
+    acc.map_or(Operand::failed(loc), |value| Operand::value(value, loc))
 }
 
 fn not_a_dot(cx: &mut dyn TypingCx, call: &Call, argument: &str) -> Operand {

@@ -180,8 +180,7 @@ pub(crate) fn hint_method(text: &str) -> Option<String> {
         "acquire" | "release" | "acq_rel" | "relaxed" => &format!(".sem({text:?})"),
         "gpu" | "cta" => &format!(".scope({text:?})"),
         "sys" => return foreign_help("scope", Place::Argument),
-        "tf32" | "tf32x3" => &format!(".input_precision({text:?})"),
-        "bf16x3" | "bf16x6" => return foreign_help("input_precision", Place::Argument),
+        "tf32" | "tf32x3" | "bf16x3" | "bf16x6" => &format!(".input_precision({text:?})"),
         _ => return None,
     };
     Some(format!("write a method behind the call: `{method}`"))
