@@ -16,12 +16,14 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
     for backend in backends() {
         for dots in DOTS {
-            let Dots { dtype, tile: [m, n, k], transposed: [a_transposed, b_transposed], tf32, .. } = dots;
+            let Dots { dtype, tile: [m, n, k], transposed: [a_transposed, b_transposed], tf32, bf16, .. } =
+                dots;
             let marks = [a_transposed, b_transposed].map(|transposed| if *transposed { "t" } else { "" });
-            let dtype = match tf32 {
-                0 => dtype.to_string(),
-                1 => "tf32".into(),
-                terms => format!("tf32x{terms}"),
+            let dtype = match (tf32, bf16) {
+                (0, 0) => dtype.to_string(),
+                (1, _) => "tf32".into(),
+                (0, terms) => format!("bf16x{terms}"),
+                (terms, _) => format!("tf32x{terms}"),
             };
             let name = format!("dot::{dtype}::[{m},{k}]{}x[{k},{n}]{}", marks[0], marks[1]);
             trials.push(Trial::test(format!("{name}::{backend}"), move || check_dots(dots, backend)));
@@ -204,8 +206,13 @@ fn check_dots(dots: &'static Dots, backend: Backend) -> Result<(), Failed> {
         let found = run(&a, &b)?;
         let [a, b] = if dots.tf32 == 1 { [a, b].map(|operand| operand.map(as_tf32)) } else { [a, b] };
         let magnitudes = a.map(f64::abs).times(&b.map(f64::abs), size);
-        // Three TF32 dots replace one and leave a part of the product out.
-        let relative = if dots.tf32 == 3 { relative(3 * k, acc) + 2f64.powi(-21) } else { relative(k, acc) };
+        // Several dots replace one and leave a part of the product out.
+        let relative = match (dots.tf32, dots.bf16) {
+            (3, _) => relative(3 * k, acc) + 2f64.powi(-21),
+            (_, 3) => relative(3 * k, acc) + 2f64.powi(-16),
+            (_, 6) => relative(6 * k, acc) + 2f64.powi(-24),
+            _ => relative(k, acc),
+        };
         // Warpgroups keep fewer digits of sums of 8-bit floats.
         let imprecise = dtype.is_f8() && matches!(backend, Backend::Cuda);
         let relative = relative + if imprecise { k.div_ceil(32) as f64 * IMPRECISE } else { 0.0 };

@@ -552,6 +552,29 @@ fn tensor_cores_multiply_tf32() {
     .assert_eq(&of_precision("tf32x3"));
 }
 
+/// Each factor is split into parts once, and their largest products go through the tensor cores.
+#[test]
+fn tensor_cores_multiply_parts_of_f32() {
+    let words = ["mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "fma.rn", "wgmma"];
+    let of_precision = |name: &str| {
+        let source = LOOP.replace("f16", "f32");
+        let product = format!("(b), acc).input_precision(\"{name}\");");
+        count_words(&source.replace("(b), acc);", &product), &words)
+    };
+    expect![[r#"
+        12 mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+        0 fma.rn
+        0 wgmma
+    "#]]
+    .assert_eq(&of_precision("bf16x3"));
+    expect![[r#"
+        24 mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+        0 fma.rn
+        0 wgmma
+    "#]]
+    .assert_eq(&of_precision("bf16x6"));
+}
+
 /// 8-bit floats are copied as bytes, and fragments of them upcast, where both operands are K-major; elsewhere, and
 /// where one was computed, tiles are upcast first.
 #[test]

@@ -16,18 +16,20 @@ pub struct Dots {
     pub transposed: [bool; 2],
     /// How many TF32 dots replace one of `f32`: 1, 3, or 0 where it is not split.
     pub tf32: usize,
+    /// How many dots of `bf16` do: 3, 6, or 0.
+    pub bf16: usize,
     /// For these numbers of rows, columns and steps.
     pub run: fn(&Job, [usize; 3]) -> Results,
 }
 
 macro_rules! dots {
-    ($($elem:ident, $acc:ident, [$m:tt, $n:tt, $k:tt], $a_transposed:tt, $b_transposed:tt, $tf32:tt;)*) => {
+    ($($elem:ident, $acc:ident, [$m:tt, $n:tt, $k:tt], $a_transposed:tt, $b_transposed:tt, $tf32:tt, $bf16:tt;)*) => {
         #[fuse_kernel(configs = [
-            $({ T: $elem, S: $acc, M: $m, N: $n, K: $k, LEFT: $a_transposed, RIGHT: $b_transposed, TF32: $tf32 }),*
+            $({ T: $elem, S: $acc, M: $m, N: $n, K: $k, LEFT: $a_transposed, RIGHT: $b_transposed, TF32: $tf32, BF16: $bf16 }),*
         ])]
         fn multiplied<
             T: Element, S: Number, const M: usize, const N: usize, const K: usize, const LEFT: bool, const RIGHT: bool,
-            const TF32: usize,
+            const TF32: usize, const BF16: usize,
         >(a: &[T], b: &[T], out: &mut [S], m: i32, n: i32, k: i32) {
             let rows = tl::program_id(0) * M + tl::arange(0, M);
             let cols = tl::program_id(1) * N + tl::arange(0, N);
@@ -48,6 +50,10 @@ macro_rules! dots {
                     tl::dot(operand_a, operand_b, acc).input_precision("tf32x3")
                 } else if TF32 == 1 {
                     tl::dot(operand_a, operand_b, acc).input_precision("tf32")
+                } else if BF16 == 3 {
+                    tl::dot(operand_a, operand_b, acc).input_precision("bf16x3")
+                } else if BF16 == 6 {
+                    tl::dot(operand_a, operand_b, acc).input_precision("bf16x6")
                 } else {
                     tl::dot(operand_a, operand_b, acc)
                 };
@@ -57,11 +63,11 @@ macro_rules! dots {
 
         pub static DOTS: &[Dots] = &[$(Dots {
             dtype: <$elem as Element>::DTYPE, acc: <$acc as Element>::DTYPE, tile: [$m, $n, $k],
-            transposed: [$a_transposed, $b_transposed], tf32: $tf32,
+            transposed: [$a_transposed, $b_transposed], tf32: $tf32, bf16: $bf16,
             run: |job, [m, n, k]| {
                 let (a, b) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?);
                 let mut out = Output::<$acc>::new(&job.device, vec![m * n], job.shift)?;
-                multiplied::<$elem, $acc, $m, $n, $k, $a_transposed, $b_transposed, $tf32>(&a, &b, &mut out, m as i32, n as i32, k as i32)
+                multiplied::<$elem, $acc, $m, $n, $k, $a_transposed, $b_transposed, $tf32, $bf16>(&a, &b, &mut out, m as i32, n as i32, k as i32)
                     .grid((m.div_ceil($m), n.div_ceil($n)))
                     .launch(&job.device)?;
                 out.finish()
@@ -71,38 +77,42 @@ macro_rules! dots {
 }
 
 dots! {
-    f16, f32, [64, 64, 32], false, false, 0;
-    f16, f32, [16, 8, 16], true, false, 0;
-    f16, f32, [128, 64, 32], false, true, 0;
-    f16, f32, [1, 64, 64], false, true, 0;
-    f16, f32, [8, 32, 16], true, true, 0;
-    f16, f32, [48, 24, 48], false, false, 0;
-    bf16, f32, [64, 128, 32], false, false, 0;
-    bf16, f32, [32, 32, 64], true, true, 0;
-    bf16, f32, [128, 128, 32], false, true, 0;
-    bf16, f32, [5, 12, 16], true, false, 0;
-    f32, f32, [64, 64, 16], false, false, 0;
-    f32, f32, [16, 32, 8], false, true, 0;
-    f32, f32, [32, 16, 4], true, false, 0;
-    f32, f32, [7, 5, 12], false, false, 0;
-    f64, f64, [32, 32, 8], false, false, 0;
-    f64, f64, [16, 16, 16], true, true, 0;
-    f64, f64, [4, 64, 4], false, true, 0;
-    i8, i32, [64, 64, 64], false, false, 0;
-    i8, i32, [16, 16, 32], true, true, 0;
-    i8, i32, [128, 32, 32], false, true, 0;
-    f8e4m3, f32, [32, 32, 32], false, true, 0;
-    f8e5m2, f32, [16, 64, 16], true, false, 0;
-    f8e5m2, f32, [64, 16, 64], false, true, 0;
-    f8e4m3, f32, [8, 24, 96], false, true, 0;
-    f32, f32, [64, 64, 16], false, false, 1;
-    f32, f32, [16, 32, 8], false, true, 1;
-    f32, f32, [128, 64, 32], true, false, 1;
-    f32, f32, [8, 128, 24], false, true, 1;
-    f32, f32, [64, 64, 16], false, false, 3;
-    f32, f32, [16, 32, 8], false, true, 3;
-    f32, f32, [128, 64, 32], true, false, 3;
-    f32, f32, [8, 128, 24], false, true, 3;
+    f16, f32, [64, 64, 32], false, false, 0, 0;
+    f16, f32, [16, 8, 16], true, false, 0, 0;
+    f16, f32, [128, 64, 32], false, true, 0, 0;
+    f16, f32, [1, 64, 64], false, true, 0, 0;
+    f16, f32, [8, 32, 16], true, true, 0, 0;
+    f16, f32, [48, 24, 48], false, false, 0, 0;
+    bf16, f32, [64, 128, 32], false, false, 0, 0;
+    bf16, f32, [32, 32, 64], true, true, 0, 0;
+    bf16, f32, [128, 128, 32], false, true, 0, 0;
+    bf16, f32, [5, 12, 16], true, false, 0, 0;
+    f32, f32, [64, 64, 16], false, false, 0, 0;
+    f32, f32, [16, 32, 8], false, true, 0, 0;
+    f32, f32, [32, 16, 4], true, false, 0, 0;
+    f32, f32, [7, 5, 12], false, false, 0, 0;
+    f64, f64, [32, 32, 8], false, false, 0, 0;
+    f64, f64, [16, 16, 16], true, true, 0, 0;
+    f64, f64, [4, 64, 4], false, true, 0, 0;
+    i8, i32, [64, 64, 64], false, false, 0, 0;
+    i8, i32, [16, 16, 32], true, true, 0, 0;
+    i8, i32, [128, 32, 32], false, true, 0, 0;
+    f8e4m3, f32, [32, 32, 32], false, true, 0, 0;
+    f8e5m2, f32, [16, 64, 16], true, false, 0, 0;
+    f8e5m2, f32, [64, 16, 64], false, true, 0, 0;
+    f8e4m3, f32, [8, 24, 96], false, true, 0, 0;
+    f32, f32, [64, 64, 16], false, false, 1, 0;
+    f32, f32, [16, 32, 8], false, true, 1, 0;
+    f32, f32, [128, 64, 32], true, false, 1, 0;
+    f32, f32, [8, 128, 24], false, true, 1, 0;
+    f32, f32, [64, 64, 16], false, false, 3, 0;
+    f32, f32, [16, 32, 8], false, true, 3, 0;
+    f32, f32, [128, 64, 32], true, false, 3, 0;
+    f32, f32, [8, 128, 24], false, true, 3, 0;
+    f32, f32, [64, 64, 16], false, false, 0, 3;
+    f32, f32, [128, 64, 32], false, true, 0, 3;
+    f32, f32, [64, 32, 32], true, false, 0, 6;
+    f32, f32, [8, 16, 16], false, true, 0, 6;
 }
 
 /// A kernel of one program on square matrices, one after the other in memory.
