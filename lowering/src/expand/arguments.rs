@@ -53,18 +53,16 @@ impl LauncherArguments {
         all
     }
 
-    fn converted(&mut self, param: &KernelParam, MemoryParam { bound, ty, convert }: MemoryParam) {
-        let (own, when) = (&param.name, &param.conditions);
-        let Some(presence) = param.presence() else {
-            self.params.push(quote! { #(#when)* #own: #bound });
-            self.bindings.push(quote! { #(#when)* let #own: #ty = #convert(#own); });
-            return;
-        };
-        // A type by name, so that a bare `None` is one.
-        self.params.push(quote! { #(#when)* #own: ::core::option::Option<#ty> });
-        self.bindings.push(quote! {
-            #(#when)* let #presence = #own.is_some();
-            #(#when)* let #own: #ty = #own.unwrap_or_default();
+    fn converted(&mut self, param: &KernelParam, memory: MemoryParam) {
+        let (own, when, accepted) = (&param.name, &param.conditions, memory.accepted(param));
+        self.params.push(quote! { #(#when)* #own: #accepted });
+        let MemoryParam { ty, convert, .. } = memory;
+        self.bindings.push(match param.presence() {
+            None => quote! { #(#when)* let #own: #ty = #convert(#own); },
+            Some(presence) => quote! {
+                #(#when)* let #presence = #own.is_some();
+                #(#when)* let #own: #ty = #own.unwrap_or_default();
+            },
         });
     }
 }
@@ -93,6 +91,16 @@ impl MemoryParam {
     pub fn view(view: &ViewType, elem: &impl ToTokens) -> MemoryParam {
         let rank = Literal::usize_unsuffixed(view.rank);
         MemoryParam::of(view_type(view.mutable), view.elem.loc.start, quote! { #elem, #rank })
+    }
+
+    /// The type of the argument. An optional one has a type by name, so that a bare `None` has it too.
+    pub fn accepted(&self, param: &KernelParam) -> TokenStream {
+        let MemoryParam { bound, ty, .. } = self;
+        if param.optional {
+            quote! { ::core::option::Option<#ty> }
+        } else {
+            bound.clone()
+        }
     }
 
     fn of(ty: Ident, at: Span, generics: TokenStream) -> MemoryParam {

@@ -148,19 +148,8 @@ fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
     let attributes = kernel.attributes.iter().filter(|attribute| !expects_outline_lint(attribute));
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
     let params = kernel.params.iter().enumerate().map(|(position, param)| {
-        let own = format_ident!("argument_{position}");
-        let ty = match &param.ty {
-            ParamType::Slice { elem, mutable } => {
-                element(kernel, elem).map(|own| MemoryParam::slice(*mutable, elem.loc.start, &own).bound)
-            }
-            ParamType::View(view) => {
-                element(kernel, &view.elem).map(|own| MemoryParam::view(view, &own).bound)
-            }
-            ParamType::Scalar(ty) => element(kernel, ty),
-            ParamType::Failed => None,
-        };
-        let ty = ty.filter(|_| !param.optional).unwrap_or_else(|| quote! { impl ::core::marker::Sized });
-        let when = &param.conditions;
+        let (own, when) = (format_ident!("argument_{position}"), &param.conditions);
+        let ty = accepted(kernel, param).unwrap_or_else(|| quote! { impl ::core::marker::Sized });
         quote! { #(#when)* #own: #ty }
     });
     let arguments = |ty: &ParamType| match ty {
@@ -178,6 +167,19 @@ fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
         #visibility #unsafety #fn_token #name<'fuse, #(#generics),*>(#receiver #(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
         #body
     }
+}
+
+/// The type of the argument that a call passes; `None` where it is not known.
+fn accepted(kernel: &Kernel, param: &KernelParam) -> Option<TokenStream> {
+    let memory = match &param.ty {
+        ParamType::Slice { elem, mutable } => {
+            MemoryParam::slice(*mutable, elem.loc.start, &element(kernel, elem)?)
+        }
+        ParamType::View(view) => MemoryParam::view(view, &element(kernel, &view.elem)?),
+        ParamType::Scalar(ty) => return element(kernel, ty),
+        ParamType::Failed => return None,
+    };
+    Some(memory.accepted(param))
 }
 
 fn choice_arguments(kernel: &Kernel) -> Vec<TokenStream> {
