@@ -8,7 +8,7 @@
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
-use tile_ir::ops::scalar::{ORACLE_SOURCE, Oracle, ScalarOp, TABLE, TypeRule};
+use tile_ir::ops::scalar::{ORACLE_SOURCE, Oracle, ScalarOp, TABLE, TypeRule, elementary};
 use tile_ir::support::dtype::{Class, DType};
 
 /// Rows that one kernel computes: they share class, rule and number of operands.
@@ -45,7 +45,7 @@ pub fn op_table() -> TokenStream {
 
 fn groups() -> Vec<TableGroup> {
     let mut groups: Vec<TableGroup> = vec![];
-    for row in TABLE {
+    for row in TABLE.iter().chain(elementary::FUNCTIONS) {
         let class =
             if row.class == Class::Any { "any".into() } else { row.class.describe().replace(' ', "_") };
         let rule = format!("{:?}", row.rule).to_lowercase();

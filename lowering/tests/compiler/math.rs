@@ -18,13 +18,17 @@ use lowering::mlir::Session;
 
 const CHUNK: usize = 1 << 16;
 
-/// A kernel that applies a function to every element.
+/// A kernel that applies a function to every element of its operands.
 fn source(name: &str, dtype: &str) -> String {
+    let params = scalar::function(name).expect("a function").params;
+    let each = |text: &dyn Fn(&str) -> String| params.iter().map(|param| text(param)).collect::<String>();
+    let slices = each(&|param| format!("{param}: &[T], "));
+    let loads = each(&|param| format!("tl::load({param} + i, i < n), "));
     format!(
         "#[fuse_kernel(T = [{dtype}])]
-        pub fn apply<T: Float>(x: &[T], out: &mut [T], n: i32) {{
+        pub fn apply<T: Float>({slices}out: &mut [T], n: i32) {{
             let i = tl::program_id(0) * 1024 + tl::arange(0, 1024);
-            tl::store(out + i, tl::{name}(tl::load(x + i, i < n)), i < n);
+            tl::store(out + i, tl::{name}({loads}), i < n);
         }}"
     )
 }
@@ -49,35 +53,38 @@ pub(super) fn ulps(got: f32, want: f64) -> f64 {
 }
 
 /// The worst error of a function over some arguments, for each level.
-struct Worst {
+struct Worst<const N: usize> {
     level: &'static str,
     ulps: f64,
-    at: f32,
+    at: [f32; N],
     got: f32,
 }
 
-impl std::fmt::Display for Worst {
+impl<const N: usize> std::fmt::Display for Worst<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Worst { level, ulps, at, got } = self;
-        write!(f, "{level}: {ulps:.3} ulp at {at:e} ({:#010x}), which gave {got:e}", at.to_bits())
+        let bits = at.map(f32::to_bits);
+        write!(f, "{level}: {ulps:.3} ulp at {at:?} ({bits:x?}), which gave {got:e}")
     }
 }
 
-fn worst_f32(name: &str, arguments: impl Iterator<Item = f32>) -> Vec<Worst> {
-    let oracle = scalar::row(name).and_then(|row| row.float).expect("a float function").function;
+fn worst_f32<const N: usize>(name: &str, arguments: impl Iterator<Item = [f32; N]>) -> Vec<Worst<N>> {
+    let oracle = scalar::function(name).and_then(|row| row.float).expect("a float function").function;
     let loaded = kernel(name, "f32");
-    let mut worst: Vec<Worst> =
-        loaded.iter().map(|code| Worst { level: code.level.name(), ulps: -1.0, at: 0.0, got: 0.0 }).collect();
+    let worst = |code: &Loaded| Worst { level: code.level.name(), ulps: -1.0, at: [0.0; N], got: 0.0 };
+    let mut worst: Vec<Worst<N>> = loaded.iter().map(worst).collect();
     let mut arguments = arguments.peekable();
     let mut out = vec![0.0f32; CHUNK];
     while arguments.peek().is_some() {
-        let mut x: Vec<f32> = arguments.by_ref().take(CHUNK).collect();
-        let want: Vec<f64> = x.iter().map(|&x| oracle(&[f64::from(x)])).collect();
+        let x: Vec<[f32; N]> = arguments.by_ref().take(CHUNK).collect();
+        let want: Vec<f64> = x.iter().map(|x| oracle(&x.map(f64::from))).collect();
+        let mut operands: [Vec<f32>; N] = std::array::from_fn(|i| x.iter().map(|x| x[i]).collect());
         for (code, worst) in loaded.iter().zip(&mut worst) {
             let grid = [x.len().div_ceil(1024) as u32, 1, 1];
             let out = &mut out[..x.len()];
-            let n = x.len() as u64;
-            code.call(grid, &mut [Arg::F32(&mut x), Arg::F32(out), Arg::Scalar(n)]);
+            let mut args: Vec<Arg> = operands.iter_mut().map(|operand| Arg::F32(operand)).collect();
+            args.extend([Arg::F32(out), Arg::Scalar(x.len() as u64)]);
+            code.call(grid, &mut args);
             for ((&x, &got), &want) in x.iter().zip(&*out).zip(&want) {
                 let ulps = ulps(got, want);
                 if ulps > worst.ulps {
@@ -90,8 +97,8 @@ fn worst_f32(name: &str, arguments: impl Iterator<Item = f32>) -> Vec<Worst> {
 }
 
 #[expect(clippy::print_stdout, reason = "the report of the worst error")]
-fn check_f32(name: &str, arguments: impl Iterator<Item = f32>) {
-    let bound = scalar::row(name).expect("a row").ulp.f32;
+fn check_f32<const N: usize>(name: &str, arguments: impl Iterator<Item = [f32; N]>) {
+    let bound = scalar::function(name).expect("a row").ulp.f32;
     let worst = worst_f32(name, arguments);
     let text: Vec<String> = worst.iter().map(Worst::to_string).collect();
     println!("{name} of f32: {}", text.join("; "));
@@ -103,17 +110,72 @@ fn check_f32(name: &str, arguments: impl Iterator<Item = f32>) {
 }
 
 /// Every `bf16`, which is every special value and every size of number, and bit patterns of all kinds between them.
-fn arguments_f32() -> impl Iterator<Item = f32> {
+fn arguments_f32() -> impl Iterator<Item = [f32; 1]> {
     let bf16 = (0..=0xffffu32).map(|bits| bits << 16);
     let stride = 1021;
-    bf16.chain((0..u32::MAX / stride).map(move |i| i * stride)).map(f32::from_bits)
+    bf16.chain((0..u32::MAX / stride).map(move |i| i * stride)).map(|bits| [f32::from_bits(bits)])
+}
+
+/// Numbers at which functions of two operands change what they do, of both signs.
+const ENDS: [f64; 24] = [
+    0.0,
+    5e-324,
+    1e-310,
+    1e-45,
+    1e-40,
+    1.2e-38,
+    1e-20,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+    1.0000001,
+    1.5,
+    2.0,
+    2.5,
+    3.0,
+    17.0,
+    8388609.0,
+    16777217.0,
+    1e20,
+    3.4e38,
+    1e300,
+    f64::INFINITY,
+    f64::NAN,
+];
+
+/// Pairs of all ends, of numbers of every size, of numbers of similar size, of numbers near 1 with large ones.
+fn pairs() -> impl Iterator<Item = [f64; 2]> {
+    let ends = || ENDS.into_iter().flat_map(|end| [end, -end]);
+    let mut random = random();
+    let mixed = (0..1 << 20).map(move |i| {
+        let [x, y] = [random(), random()];
+        let fraction = |bits: u64| bits as i64 as f64 * 2.0f64.powi(-63);
+        match i % 4 {
+            0 => [x, y].map(f64::from_bits),
+            // As many sizes of `f32`.
+            1 => [x, y].map(|bits| f64::from(f32::from_bits(bits as u32))),
+            2 => [4.0 * fraction(x), 150.0 * fraction(y)],
+            _ => [1.0 + fraction(x) * 2.0f64.powi(-(i / 4 % 20)), fraction(y) * 2.0f64.powi(4 + i / 4 % 24)],
+        }
+    });
+    ends().flat_map(move |x| ends().map(move |y| [x, y])).chain(mixed)
+}
+
+/// Random bits.
+fn random() -> impl FnMut() -> u64 {
+    let mut state = 1u64;
+    move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state ^ state >> 29
+    }
 }
 
 /// The distance of `got` from `want` in units in the last place of an `f64` of `want`'s size.
 fn ulps_f64(got: f64, (want, scale): Scaled) -> f64 {
     let exponent = ((want.high.abs().to_bits() >> 52) as i32 - 1023 + scale).max(-1022);
     if exponent >= 1024 {
-        return if got == f64::INFINITY { 0.0 } else { f64::INFINITY };
+        return if got == f64::INFINITY.copysign(want.high) { 0.0 } else { f64::INFINITY };
     }
     let got =
         if got.is_infinite() { 2.0f64.powi(1023 - scale) * 2.0 * got.signum() } else { scaled(got, -scale) };
@@ -127,11 +189,7 @@ fn scaled(x: f64, exponent: i32) -> f64 {
 
 /// Every size of number, and many of the sizes at which functions bend.
 fn arguments_f64() -> Vec<f64> {
-    let mut state = 1u64;
-    let mut random = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        state ^ state >> 29
-    };
+    let mut random = random();
     let mut points: Vec<f64> = (0..=0xffffu64).map(|high| f64::from_bits(high << 48)).collect();
     points.extend((0..1 << 15).map(|_| f64::from_bits(random())));
     for range in [1.5, 8.0, 60.0, 760.0, 1100.0, 1048575.0] {
@@ -197,53 +255,83 @@ const HUGE: &[[f64; 5]] = &[
      0.9709796224505085, 1.3130741055457646e-17],
 ];
 
-#[expect(clippy::print_stdout, reason = "the report of the worst error")]
-fn check_f64(name: &str, accurate: fn(f64) -> Scaled) {
-    let row = scalar::row(name).expect("a row");
-    let special = row.float.expect("a float function").function;
-    let trigonometric = matches!(name, "sin" | "cos");
-    let mut x = arguments_f64();
-    x.retain(|x| !trigonometric || !x.is_finite() || x.abs() < 1048576.0);
-    let mut want: Vec<Option<Scaled>> = x
-        .iter()
-        .map(|&x| {
-            let value = special(&[x]);
-            let ordinary =
-                x.is_finite() && x != 0.0 && !value.is_nan() && (value.abs() <= 1e308 && value != 0.0);
-            (ordinary || x.abs() < 1080.0 && x.abs() > 700.0 && !value.is_nan()).then(|| accurate(x))
-        })
-        .collect();
-    for &[huge, sine, sine_low, cosine, cosine_low] in HUGE.iter().filter(|_| trigonometric) {
-        let (high, low) = if name == "sin" { (sine, sine_low) } else { (cosine, cosine_low) };
-        x.push(huge);
-        want.push(Some((oracle::Double { high, low }, 0)));
+/// The arguments of a function of one operand, and what is known of huge ones.
+fn check_one_f64(name: &str, accurate: fn(f64) -> Scaled) {
+    let trigonometric = matches!(name, "sin" | "cos" | "tan");
+    let mut points: Vec<([f64; 1], Option<Scaled>)> =
+        arguments_f64().into_iter().map(|x| ([x], None)).collect();
+    points.retain(|([x], _)| !trigonometric || !x.is_finite() || x.abs() < 1048576.0);
+    let special = scalar::function(name).and_then(|row| row.float).expect("a float function").function;
+    for ([x], want) in &mut points {
+        let value = special(&[*x]);
+        let ordinary =
+            x.is_finite() && *x != 0.0 && !value.is_nan() && (value.abs() <= 1e308 && value != 0.0);
+        if ordinary || x.abs() < 1080.0 && x.abs() > 700.0 && !value.is_nan() {
+            *want = Some(accurate(*x));
+        }
     }
+    for &[huge, sine, sine_low, cosine, cosine_low] in HUGE.iter().filter(|_| trigonometric) {
+        let sine = oracle::Double { high: sine, low: sine_low };
+        let cosine = oracle::Double { high: cosine, low: cosine_low };
+        let value = match name {
+            "sin" => sine,
+            "cos" => cosine,
+            _ => sine / cosine,
+        };
+        points.push(([huge], Some((value, 0))));
+    }
+    check_f64(name, &points);
+}
+
+/// The pairs of numbers, but for those with a result next to infinity.
+fn check_two_f64(name: &str, accurate: fn(f64, f64) -> Scaled) {
+    let special = scalar::function(name).and_then(|row| row.float).expect("a float function").function;
+    let points = pairs().map(|[x, y]| {
+        let value = special(&[x, y]);
+        let finite = x.is_finite() && y.is_finite() && value.is_finite();
+        let ordinary = finite && value != 0.0 && (x != 0.0 || y != 0.0);
+        ([x, y], value, ordinary.then(|| accurate(x, y)))
+    });
+    let points = points.filter(|(_, value, _)| !value.is_finite() || value.abs() <= 1e308);
+    let points: Vec<([f64; 2], Option<Scaled>)> = points.map(|(x, _, want)| (x, want)).collect();
+    check_f64(name, &points);
+}
+
+/// Compares with what is known, and with the table's oracle elsewhere.
+#[expect(clippy::print_stdout, reason = "the report of the worst error")]
+fn check_f64<const N: usize>(name: &str, points: &[([f64; N], Option<Scaled>)]) {
+    let row = scalar::function(name).expect("a row");
+    let special = row.float.expect("a float function").function;
+    let mut operands: [Vec<f64>; N] = std::array::from_fn(|i| points.iter().map(|(x, _)| x[i]).collect());
     for code in kernel(name, "f64") {
-        let mut out = vec![0.0f64; x.len()];
-        let (grid, n) = ([x.len().div_ceil(1024) as u32, 1, 1], x.len() as u64);
-        code.call(grid, &mut [Arg::F64(&mut x), Arg::F64(&mut out), Arg::Scalar(n)]);
-        let mut worst = (-1.0, 0.0, 0.0);
-        for ((&x, &got), want) in x.iter().zip(&out).zip(&want) {
-            let exact = special(&[x]);
+        let mut out = vec![0.0f64; points.len()];
+        let grid = [points.len().div_ceil(1024) as u32, 1, 1];
+        let mut args: Vec<Arg> = operands.iter_mut().map(|operand| Arg::F64(operand)).collect();
+        args.extend([Arg::F64(&mut out), Arg::Scalar(points.len() as u64)]);
+        code.call(grid, &mut args);
+        let mut worst = (-1.0, [0.0; N], 0.0);
+        for ((x, want), &got) in points.iter().zip(&out) {
+            let exact = special(x);
             let ulps = match want {
                 Some(want) => ulps_f64(got, *want),
                 None if exact.is_nan() && got.is_nan() || exact.to_bits() == got.to_bits() => 0.0,
                 None => f64::INFINITY,
             };
             if ulps.is_nan() || ulps > worst.0 {
-                worst = (ulps, x, got);
+                worst = (ulps, *x, got);
             }
         }
         let (ulps, x, got) = worst;
         let text =
-            format!("{name} of f64, {}: {ulps:.3} ulp at {x:e}, which gave {got:e}", code.level.name());
+            format!("{name} of f64, {}: {ulps:.3} ulp at {x:?}, which gave {got:e}", code.level.name());
         println!("{text}");
         assert!(ulps <= row.ulp.f64, "{text}, beyond {}", row.ulp.f64);
     }
 }
 
+/// The functions of one operand, then those of two.
 macro_rules! functions {
-    ($($name:ident $name_f64:ident $all:ident)*) => {
+    ($($name:ident $name_f64:ident $all:ident)* ; $($two:ident $two_f64:ident)*) => {
         $(
             #[test]
             fn $name() {
@@ -252,36 +340,75 @@ macro_rules! functions {
 
             #[test]
             fn $name_f64() {
-                check_f64(stringify!($name), oracle::$name);
+                check_one_f64(stringify!($name), oracle::$name);
             }
 
             #[test]
             #[ignore = "every f32, some minutes; run it optimized"]
             fn $all() {
-                check_f32(stringify!($name), (0..=u32::MAX).map(f32::from_bits));
+                check_f32(stringify!($name), (0..=u32::MAX).map(|bits| [f32::from_bits(bits)]));
             }
         )*
+        $(
+            #[test]
+            fn $two() {
+                check_f32(stringify!($two), pairs().map(|pair| pair.map(|x| x as f32)));
+            }
+
+            #[test]
+            fn $two_f64() {
+                check_two_f64(stringify!($two), oracle::$two);
+            }
+        )*
+
+        /// Every function that is tested here.
+        const NAMES: &[&str] = &[$(stringify!($name),)* $(stringify!($two),)*];
     };
 }
 
 functions! {
     exp exp_f64 every_exp
     exp2 exp2_f64 every_exp2
+    expm1 expm1_f64 every_expm1
     sigmoid sigmoid_f64 every_sigmoid
     log log_f64 every_log
     log2 log2_f64 every_log2
+    log1p log1p_f64 every_log1p
     sin sin_f64 every_sin
     cos cos_f64 every_cos
+    tan tan_f64 every_tan
+    asin asin_f64 every_asin
+    acos acos_f64 every_acos
+    atan atan_f64 every_atan
+    sinh sinh_f64 every_sinh
+    cosh cosh_f64 every_cosh
     tanh tanh_f64 every_tanh
+    asinh asinh_f64 every_asinh
+    acosh acosh_f64 every_acosh
+    atanh atanh_f64 every_atanh
     erf erf_f64 every_erf
+    erfc erfc_f64 every_erfc
     rsqrt rsqrt_f64 every_rsqrt
+    cbrt cbrt_f64 every_cbrt
+    ;
+    atan2 atan2_f64
+    hypot hypot_f64
+    pow pow_f64
+}
+
+/// No function with a bound is left out.
+#[test]
+fn every_function_with_a_bound_is_tested() {
+    let inexact = scalar::functions().filter(|row| row.ulp.f32 > 0.5).map(|row| row.name);
+    let missing: Vec<&str> = inexact.filter(|name| !NAMES.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// Code for an Arm host, which this CPU may not be, needs no library either: emission would refuse the call.
 #[test]
 fn on_an_arm_host() {
     let session = Session::new();
-    for name in ["exp", "exp2", "sigmoid", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt"] {
+    for name in NAMES {
         for dtype in ["f32", "f64"] {
             let mut func = func(&source(name, dtype));
             legalize_index(&mut func, BoundsPolicy::Masked);
@@ -321,8 +448,10 @@ fn instructions_on_a_gpu() {
     let session = Session::new();
     let bare = ["f32", "f64"].map(|dtype| instructions(&session, dtype, "x"));
     let mut table = String::from("function   f32  f64\n");
-    for name in ["exp", "exp2", "sigmoid", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt"] {
-        let value = format!("tl::{name}(x)");
+    for name in NAMES {
+        // The second operand is another number of the same load.
+        let others = ", -x".repeat(scalar::function(name).expect("a function").params.len() - 1);
+        let value = format!("tl::{name}(x{others})");
         let cost = |dtype, bare| instructions(&session, dtype, &value) - bare;
         table += &format!("{name:8} {:5}{:5}\n", cost("f32", bare[0]), cost("f64", bare[1]));
     }
@@ -330,14 +459,30 @@ fn instructions_on_a_gpu() {
         function   f32  f64
         exp         13   27
         exp2         1   25
+        expm1       33   49
         sigmoid     16   33
         log         25   33
         log2        25   42
+        log1p       25   33
         sin         83  209
         cos         83  209
+        tan         89  211
+        asin        31   47
+        acos        33   49
+        atan        42   53
+        sinh        39   55
+        cosh        36   52
         tanh        18   49
+        asinh       51   48
+        acosh       37   47
+        atanh       45   40
         erf         21   55
+        erfc        79  125
         rsqrt        1    2
+        cbrt        47   86
+        atan2       47   57
+        hypot       19   19
+        pow        147  169
     "#]]
     .assert_eq(&table);
 }

@@ -219,3 +219,194 @@ pub fn rsqrt(x: f64) -> Scaled {
     let residual = Double::from(1.0) - Double::from(mantissa) * guess * guess;
     (guess + guess * residual * Double::from(0.5), -exponent / 2)
 }
+
+// ---- by a Newton step from the value in `f64`, or a series where that is small
+
+fn double(x: f64) -> Double {
+    Double::from(x)
+}
+
+fn log_of_twice(x: f64) -> Double {
+    natural(x) + LN_2
+}
+
+/// `sinh(x)` and `cosh(x) - 1` of a moderate number.
+fn hyperbolic(x: f64) -> (Double, Double) {
+    if x.abs() > 0.5 {
+        let power = plain(exp(x));
+        let inverse = double(1.0) / power;
+        let half = double(0.5);
+        return ((power - inverse) * half, (power + inverse) * half - double(1.0));
+    }
+    let square = double(x) * double(x);
+    let sinh = double(x) * series(square, (1..14).map(|k| f64::from(2 * k * (2 * k + 1))));
+    let cosh = square * double(0.5) * series(square, (2..14).map(|k| f64::from(2 * k * (2 * k - 1))));
+    (sinh, cosh)
+}
+
+pub fn sinh(x: f64) -> Scaled {
+    if x.abs() < 40.0 {
+        return (hyperbolic(x).0, 0);
+    }
+    let (power, exponent) = exp(x.abs());
+    (if x < 0.0 { -power } else { power }, exponent - 1)
+}
+
+pub fn cosh(x: f64) -> Scaled {
+    if x.abs() < 40.0 {
+        return (hyperbolic(x).1 + double(1.0), 0);
+    }
+    let (power, exponent) = exp(x.abs());
+    (power, exponent - 1)
+}
+
+pub fn expm1(x: f64) -> Scaled {
+    match x {
+        _ if x.abs() < 0.5 => (double(x) * series(double(x), (2..26).map(f64::from)), 0),
+        _ if x > 50.0 => exp(x),
+        _ => (plain(exp(x.max(-200.0))) - double(1.0), 0),
+    }
+}
+
+pub fn log1p(x: f64) -> Scaled {
+    if x.abs() < 1e-4 {
+        let term = |k: i32| double(1.0) / double(f64::from(k + 1));
+        let sum = (0..9).rev().fold(double(0.0), |sum, k| term(k) - double(x) * sum);
+        return (double(x) * sum, 0);
+    }
+    if x > 1e30 {
+        return (natural(x), 0);
+    }
+    let guess = x.ln_1p();
+    let step = two_sum(1.0, x) * plain(exp(-guess)) - double(1.0);
+    (double(guess) + step, 0)
+}
+
+pub fn tan(x: f64) -> Scaled {
+    (sin(x).0 / cos(x).0, 0)
+}
+
+/// The angle of a point in a circle of moderate size, near `guess`.
+fn angle(y: f64, x: f64, guess: f64) -> Double {
+    let (sine, cosine) = (sin(guess).0, cos(guess).0);
+    let [y, x] = [y, x].map(double);
+    double(guess) + (y * cosine - x * sine) / (x * cosine + y * sine)
+}
+
+pub fn atan(x: f64) -> Scaled {
+    (angle(x, 1.0, x.atan()), 0)
+}
+
+pub fn atan2(y: f64, x: f64) -> Scaled {
+    let guess = y.atan2(x);
+    let [(rise, up), (run, over)] = [y, x].map(|number| taken_apart(number.abs()));
+    if guess.abs() < 1e-10 {
+        let slope = double(rise) / double(run);
+        return (if y < 0.0 { -slope } else { slope }, up - over);
+    }
+    let near = |mantissa: f64, exponent: i32| scaled_by(mantissa, exponent - up.max(over));
+    (angle(near(rise, up).copysign(y), near(run, over).copysign(x), guess), 0)
+}
+
+/// `x * 2^exponent`, 0 where that is small.
+fn scaled_by(x: f64, exponent: i32) -> f64 {
+    if exponent < -900 { 0.0 } else { x * 2.0f64.powi(exponent) }
+}
+
+pub fn asin(x: f64) -> Scaled {
+    let quarter = Double { high: HALF_PI[0], low: HALF_PI[1] };
+    match x {
+        1.0 => (quarter, 0),
+        -1.0 => (-quarter, 0),
+        _ => {
+            let guess = x.asin();
+            (double(guess) + (double(x) - sin(guess).0) / cos(guess).0, 0)
+        }
+    }
+}
+
+pub fn acos(x: f64) -> Scaled {
+    let guess = x.acos();
+    if x == -1.0 {
+        return (Double { high: 2.0 * HALF_PI[0], low: 2.0 * HALF_PI[1] }, 0);
+    }
+    // 1 - cos(guess) has the digits that the cosine of a small angle lacks.
+    let half = sin(0.5 * guess).0;
+    let over = two_sum(1.0, -x) - double(2.0) * half * half;
+    (double(guess) + over / sin(guess).0, 0)
+}
+
+pub fn asinh(x: f64) -> Scaled {
+    let magnitude = x.abs();
+    let value = if magnitude > 1e8 {
+        log_of_twice(magnitude) + double(0.25) / double(magnitude) / double(magnitude)
+    } else {
+        let guess = libm::asinh(magnitude);
+        let (sinh, cosh) = hyperbolic(guess);
+        double(guess) + (double(magnitude) - sinh) / (cosh + double(1.0))
+    };
+    (if x < 0.0 { -value } else { value }, 0)
+}
+
+pub fn acosh(x: f64) -> Scaled {
+    if x > 1e8 {
+        return (log_of_twice(x) - double(0.25) / double(x) / double(x), 0);
+    }
+    let guess = libm::acosh(x);
+    let (sinh, cosh) = hyperbolic(guess);
+    (double(guess) + (two_sum(x, -1.0) - cosh) / sinh, 0)
+}
+
+pub fn atanh(x: f64) -> Scaled {
+    let guess = libm::atanh(x);
+    let (sinh, cosh) = hyperbolic(guess);
+    let cosh = cosh + double(1.0);
+    (double(guess) + (double(x) * cosh - sinh) / (cosh - double(x) * sinh), 0)
+}
+
+/// `1 - erf`, or `e^(-x^2) / (x sqrt(pi))` by a continued fraction: `1 / (1 + a / (1 + 2 a / (1 + 3 a / ..)))` with `a =
+/// 1 / (2 x^2)`.
+pub fn erfc(x: f64) -> Scaled {
+    if x < 2.0 {
+        return (double(1.0) - erf(x).0, 0);
+    }
+    if x > 30.0 {
+        return (double(0.0), 0);
+    }
+    let square = two_product(x, x);
+    let first = double(0.5) / square;
+    let fraction =
+        (1..160).rev().fold(double(1.0), |rest, k| double(1.0) + first * double(f64::from(k)) / rest);
+    let (power, exponent) = exp_scaled(-square);
+    (TWO_OVER_ROOT_PI * double(0.5) / double(x) / fraction * power, exponent)
+}
+
+pub fn cbrt(x: f64) -> Scaled {
+    let (mantissa, exponent) = taken_apart(x.abs());
+    let more = exponent.rem_euclid(3);
+    let mantissa = mantissa * f64::from(1 << more);
+    let guess = double(mantissa.cbrt());
+    let square = guess * guess;
+    let root = guess + (double(mantissa) - square * guess) / (square * double(3.0));
+    (if x < 0.0 { -root } else { root }, (exponent - more) / 3)
+}
+
+pub fn hypot(x: f64, y: f64) -> Scaled {
+    let [(a, first), (b, second)] = [x, y].map(|number| taken_apart(number.abs()));
+    let exponent = if x == 0.0 {
+        second
+    } else if y == 0.0 {
+        first
+    } else {
+        first.max(second)
+    };
+    let [a, b] = [(a, first), (b, second)].map(|(number, own)| scaled_by(number, own - exponent));
+    let square = two_product(a, a) + two_product(b, b);
+    let guess = double(square.high.sqrt());
+    (guess + (square - guess * guess) / (guess * double(2.0)), exponent)
+}
+
+pub fn pow(x: f64, y: f64) -> Scaled {
+    let (power, exponent) = exp_scaled(natural(x.abs()) * double(y));
+    (if x < 0.0 && y % 2.0 != 0.0 { -power } else { power }, exponent)
+}

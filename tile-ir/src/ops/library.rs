@@ -98,7 +98,7 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
 ///
 /// `log(1 + e)` is `2 artanh(z)` with `z = e / (2 + e)`, at most 1/3: `z` times a polynomial in `z^2` with 5 coefficients,
 /// error 2^-27.8, or 12, error 2^-64.
-pub(crate) const SOURCE: &str = r#"
+const SOURCE: &str = r#"
 fn relu<T: Float>(x: Tile<T>) -> Tile<T> {
     tl::maximum(x, 0.0)
 }
@@ -129,6 +129,12 @@ fn below_f32(x: Tile<f32>) -> Tile<f32> {
     let rest = tl::fma(from_square, -0.5, from_product * 0.6931471824645996);
     let rest = tl::fma(square, -6.6748788718484775e-09, rest);
     let power = tl::fma(power, rest, power);
+    let (tail, _) = tail_f32(t);
+    t * power * tail
+}
+
+/// `P(-t) / exp(-t^2 / 2)`, and `u`.
+fn tail_f32(t: Tile<f32>) -> (Tile<f32>, Tile<f32>) {
     let w = tl::fma(t, 0.3, 1.0);
     let u = tl::rsqrt(w * w);
     let p = -0.020623469725251198 * u + 0.11243561655282974;
@@ -140,7 +146,7 @@ fn below_f32(x: Tile<f32>) -> Tile<f32> {
     let p = p * u + 0.11023542284965515;
     let p = p * u + 0.11957181245088577;
     let p = p * u + 0.11968669295310974;
-    t * power * (p * u)
+    (p * u, u)
 }
 
 fn below_f16(x: Tile<f32>) -> Tile<f32> {
@@ -183,6 +189,12 @@ fn below_f64(x: Tile<f64>) -> Tile<f64> {
     let power = tl::exp(square * -0.5);
     let from_square = tl::fma(t, t, -square);
     let power = power - power * (from_square * 0.5);
+    let (tail, _) = tail_f64(t);
+    t * power * tail
+}
+
+/// `P(-t) / exp(-t^2 / 2)`, and `u`.
+fn tail_f64(t: Tile<f64>) -> (Tile<f64>, Tile<f64>) {
     let u = 1.0 / (t * 0.3 + 1.0);
     let q = 2.0 * u - 1.0;
     let p = 3.2717196978684373e-10 * q + -1.0798243009093232e-09;
@@ -209,7 +221,7 @@ fn below_f64(x: Tile<f64>) -> Tile<f64> {
     let p = p * q + 0.08654963741846165;
     let p = p * q + 0.16457948408616296;
     let p = p * q + 0.22197061383443278;
-    t * power * (p * u)
+    (p * u, u)
 }
 
 fn gelu_tanh<T: Float>(x: Tile<T>) -> Tile<T> {
@@ -313,6 +325,14 @@ fn smaller_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
     (tl::select(first, x, y), tl::select(first, i, j))
 }
 "#;
+
+/// The functions that are rows, of `scalar::elementary`.
+const ELEMENTARY: &str = include_str!("library/elementary.tl");
+
+/// The text of the library.
+pub(crate) fn source() -> String {
+    [SOURCE, ELEMENTARY].concat()
+}
 
 /// Calls the first function; of an `f32` argument with `f16` between `::<` and `>` the second one, which is only as exact as
 /// that type, and with `bf16` the third.

@@ -462,8 +462,7 @@ pub fn is_function(name: &str) -> bool {
 
 /// The names of the functions of `tl::`.
 pub fn function_names() -> impl Iterator<Item = &'static str> {
-    let rows = scalar::TABLE.iter().filter(|op| !op.is_operator()).map(|op| op.name);
-    rows.chain(functions().map(|function| function.name))
+    scalar::functions().map(|op| op.name).chain(functions().map(|function| function.name))
 }
 
 /// Whether the function or method does more than compute a value.

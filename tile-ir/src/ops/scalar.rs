@@ -6,6 +6,7 @@
 //! `lanes` names functions of `mlir`, a later layer. Nothing here resolves them: `mlir` expands the rows for itself by
 //! `for_each_lanewise`.
 
+pub mod elementary;
 mod operation;
 
 use super::ConstantValue;
@@ -118,6 +119,8 @@ pub struct ScalarOp {
     pub cheap: bool,
     pub ulp: Ulp,
     pub subnormal: Subnormal,
+    /// Written in the language: a call of it is replaced by its body.
+    pub in_language: bool,
     pub float: Option<FloatOracle>,
     pub int: Option<IntOracle>,
 }
@@ -151,6 +154,7 @@ const UNARY: ScalarOp = ScalarOp {
     cheap: false,
     ulp: EXACT,
     subnormal: Subnormal::Kept,
+    in_language: false,
     float: None,
     int: None,
 };
@@ -405,10 +409,14 @@ macro_rules! for_each_lanewise { ($table:ident) => { $table! {
     log: UNARY { lanes: math::log; ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].ln()) }
     /// The logarithm to base 2, within 2 ULP. `log2(0.0)` is negative infinity, NaN below zero.
     log2: UNARY { lanes: math::log2; ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].log2()) }
+    /// `log(1 + x)`, within 2 ULP also near 0. Negative infinity at -1, NaN below; the sign of a zero result is that of `x`.
+    log1p: UNARY { lanes: math::log1p; ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].ln_1p()) }
     /// The sine of `x` in radians, within 2 ULP for every finite `x`; NaN at infinity.
     sin: UNARY { lanes: math::sin; ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].sin()) }
     /// The cosine of `x` in radians, within 2 ULP for every finite `x`; NaN at infinity.
     cos: UNARY { lanes: math::cos; ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].cos()) }
+    /// The tangent of `x` in radians, within 4 ULP for every finite `x`, and 3 of an `f64`; NaN at infinity.
+    tan: UNARY { lanes: math::tan; ulp: Ulp { f32: 4.0, f64: 3.0 }, float: oracle!(|a| a[0].tan()) }
     /// The hyperbolic tangent, within 2 ULP.
     tanh: UNARY {
         lanes: math::tanh, common: Common { below: math::NEAR_TANH, lanes: math::near_tanh_f32 };
@@ -480,12 +488,17 @@ pub use for_each_lanewise;
 
 for_each_lanewise!(table);
 
-/// The row called `name`, if it is a function users call by name.
-pub fn function(name: &str) -> Option<&'static ScalarOp> {
-    row(name).filter(|op| !op.is_operator())
+/// Every row that users call by name.
+pub fn functions() -> impl Iterator<Item = &'static ScalarOp> {
+    TABLE.iter().filter(|op| !op.is_operator()).chain(elementary::FUNCTIONS)
 }
 
-/// Any row by name.
+/// The row called `name`, if it is a function users call by name.
+pub fn function(name: &str) -> Option<&'static ScalarOp> {
+    functions().find(|op| op.name == name)
+}
+
+/// Any row of the table by name.
 pub fn row(name: &str) -> Option<&'static ScalarOp> {
     TABLE.iter().find(|op| op.name == name)
 }

@@ -788,8 +788,6 @@ fn functions_that_do_not_exist() {
             9: `std::cmp::max`: `std::cmp::max` is not a function of the language
                 help: of two tiles or scalars: `tl::maximum(a, b)`
             10: `k`: a kernel cannot call itself
-            11: `pow`: `tl::pow` does not exist
-                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
             12: `mean`: `tl::mean` does not exist
                 help: divide the sum: `tl::sum(x, axis) / n as f32`
             13: `matmul`: `tl::matmul` does not exist
@@ -810,7 +808,7 @@ fn functions_that_do_not_exist() {
             5: `iter`: `iter` is not a method of a slice
                 help: a tile is worked on as a whole, `x * 2.0`, `tl::sum(x, axis)`; a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             6: `powi`: `powi` is not a method of a scalar of type f32
-                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
+                help: it is `tl::pow(a, 2)` here
             7: `lens`: `lens` is not a method of a slice
                 help: did you mean `len`?
         "#]],

@@ -150,9 +150,9 @@ fn functions_by_other_names() {
             7: `where_`: `tl::where_` does not exist
                 help: it is `tl::select(condition, x, y)` here
             8: `power`: `tl::power` does not exist
-                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
-            9: `tl::libdevice::pow`: `tl::pow` does not exist
-                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
+                help: it is `tl::pow(x, y)` here
+            9: `tl::libdevice::pow`: `tl::libdevice::pow` is not a function of the language
+                help: did you mean `tl::pow(x, y)`?
             10: `concat`: `tl::concat` does not exist
                 help: it is `tl::cat(x, y, axis)` here
             11: `logsumexp`: `tl::logsumexp` does not exist
@@ -236,7 +236,7 @@ fn methods_of_other_languages() {
             6: `pow`: `pow` is not a method of a scalar of type i32
                 help: multiply: `n * n`
             7: `powi`: `powi` is not a method of a tile of type f32[64]
-                help: `x * x` is the square; any power of a positive `x` is `tl::exp2(y * tl::log2(x))`
+                help: it is `tl::pow(y, 2)` here
             8: `div_ceil`: `div_ceil` is not a method of a scalar of type i32
                 help: it is `tl::cdiv(n, 4)` here
             9: `iter`: `iter` is not a method of a slice

@@ -1,11 +1,12 @@
-"""Finds the polynomials of this folder: `pip install mpmath; python3 fit.py`, a minute.
+"""Finds the polynomials of this folder and of `tile-ir/src/ops/library/elementary.tl`: `pip install mpmath; python3 fit.py`, a minute.
 
 For each of them it prints the function and its variable, the interval, the error of the minimax polynomial and of the
 rounded one, and the coefficients. Coefficients are rounded one by one, the constant first, and after each of the first
 `refit` the rest is fitted again to what is left.
 """
 
-from mpmath import (atanh, cos, erf, erfc, exp, frexp, ldexp, log, lu_solve, matrix, mp, mpf, nint, pi, sin, sqrt, tanh)
+from mpmath import (asin, atan, atanh, cos, cosh, erf, erfc, exp, frexp, ldexp, log, lu_solve, matrix, mp, mpf, nint, pi, sin,
+                    sinh, sqrt, tanh)
 
 mp.dps = 45
 
@@ -98,6 +99,11 @@ EXP = lambda r: (exp(r) - 1 - r) / r**2, lambda r: r**2 * exp(-r)
 EXP2 = lambda f: (2**f - 1) / f, lambda f: abs(f) * 2**-f
 LOG = lambda f: (log(1 + f) - f) / f**2, lambda f: f**2 / abs(log(1 + f))
 LOG2 = lambda f: log(1 + f, 2) / f - 1, lambda f: f / log(1 + f, 2)
+SINH = in_square(lambda x: (sinh(x) / x - 1) / x**2), in_square(lambda x: x**3 / sinh(x))
+COSH = in_square(lambda x: (cosh(x) - 1) / x**2), in_square(lambda x: x**2 / sinh(x))
+ATAN = in_square(lambda x: (atan(x) / x - 1) / x**2), in_square(lambda x: x**3 / atan(x))
+ASIN = in_square(lambda x: (asin(x) / x - 1) / x**2), in_square(lambda x: x**3 / asin(x))
+POW = in_square(lambda s: ((3 * atanh(s) / s - 3) / s**2 - 1) / s**2), lambda w: w**2 / 3
 ATANH = in_square(lambda s: (2 * atanh(s) / s - 2) / s**2), lambda w: w / 2
 
 octave = sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1
@@ -115,6 +121,11 @@ def fit_f32():
     show("tanh", TANH[0], ("1e-6", 1), TANH[1], 24, range(7), refit=7)
     show("erf, near", ERF[0], ("1e-6", mpf("0.85") ** 2), ERF[1], 24, range(6), refit=6)
     show("erf, far", ERFC[0], ("0.85", "3.95"), ERFC[1], 24, range(1, 8), refit=7)
+    show("sinh", SINH[0], ("1e-6", half**2), SINH[1], 24, range(2))
+    show("cosh", COSH[0], ("1e-6", half**2), COSH[1], 24, range(3))
+    show("atan", ATAN[0], ("1e-6", 1), ATAN[1], 24, range(9), refit=9)
+    show("asin", ASIN[0], ("1e-6", mpf("0.5625") ** 2), ASIN[1], 24, range(6))
+    show("pow", POW[0], ("1e-7", s**2), POW[1], 24, range(3))
 
 
 def fit_f64():
@@ -127,6 +138,11 @@ def fit_f64():
     show("tanh", TANH[0], ("1e-7", mpf("0.625") ** 2), TANH[1], 53, range(11))
     show("erf, near", ERF[0], ("1e-9", 1), ERF[1], 53, range(12))
     show("erf, far", ERFC[0], (1, "5.95"), ERFC[1], 53, range(1, 18), refit=8)
+    show("sinh", SINH[0], ("1e-7", half**2), SINH[1], 53, range(5))
+    show("cosh", COSH[0], ("1e-7", half**2), COSH[1], 53, range(6))
+    show("atan", ATAN[0], ("1e-7", 1), ATAN[1], 53, range(20), refit=6)
+    show("asin", ASIN[0], ("1e-7", mpf("0.5625") ** 2), ASIN[1], 53, range(14))
+    show("pow", POW[0], ("1e-7", s**2), POW[1], 53, range(8), refit=3)
 
 
 fit_f32()

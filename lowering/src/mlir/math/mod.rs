@@ -48,8 +48,10 @@ functions! {
     sigmoid: exp::sigmoid_f32, exp::sigmoid_f64;
     log: log::log_f32, log::log_f64;
     log2: log::log2_f32, log::log2_f64;
+    log1p: log::log1p_f32, log::log1p_f64;
     sin: trig::sin_f32, trig::sin_f64;
     cos: trig::cos_f32, trig::cos_f64;
+    tan: trig::tan_f32, trig::tan_f64;
     tanh: tanh::tanh_f32, tanh::tanh_f64;
     erf: erf::erf_f32, erf::erf_f64;
     rsqrt: root::rsqrt_f32, root::rsqrt_f64;

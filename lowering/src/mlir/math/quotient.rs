@@ -29,15 +29,26 @@ pub fn gpu_quotient(b: &mut Builder, x: Val, y: Val) -> Val {
     let power = b.select(is_small, up, one);
     let power = b.select(is_large, down, power);
     let (x, y) = (b.fmul_strict(x, power), b.fmul_strict(y, power));
-    let reciprocal = gpu_approximation(b, "rcp", y);
-    let quotient = b.fmul_strict(x, reciprocal);
-    let negative = b.fneg(y);
-    let remainder = b.fma(negative, quotient, x);
-    let rounded = b.fma(remainder, reciprocal, quotient);
+    let Refined { quotient, rounded } = refined(b, x, y);
     let zero = b.float(x.ty, 0.0);
     let magnitude = b.fabs(rounded);
     let is_number = b.fcmp(FloatPredicate::Ogt, magnitude, zero);
     b.select(is_number, rounded, quotient)
+}
+
+/// A quotient of numbers, and one that is within 1 ULP and means nothing where the first is infinite or NaN.
+pub(super) struct Refined {
+    quotient: Val,
+    pub rounded: Val,
+}
+
+/// Returns `x / y` of a divisor whose reciprocal is a normal number.
+pub(super) fn refined(b: &mut Builder, x: Val, y: Val) -> Refined {
+    let reciprocal = gpu_approximation(b, "rcp", y);
+    let quotient = b.fmul_strict(x, reciprocal);
+    let negative = b.fneg(y);
+    let remainder = b.fma(negative, quotient, x);
+    Refined { quotient, rounded: b.fma(remainder, reciprocal, quotient) }
 }
 
 /// Returns `x / y`, correctly rounded, by the GPU's own instruction.

@@ -1,4 +1,4 @@
-//! `sin` and `cos`.
+//! `sin`, `cos` and `tan`.
 //!
 //! `|x| = n * pi/2 + r` with `|r|` at most a little above `pi/4`; the low bits of `n` say which of the two polynomials
 //! stands for the result, and with which sign.
@@ -12,9 +12,12 @@
 //! in four parts. Three of 33 bits have exact products with `n`, and what the differences round off is kept as a tail,
 //! so that the remainder is right to 2^-100. 1.2 ulp.
 //!
+//! `tan` is their quotient: the errors of both and half an ulp, or a GPU's quotient of `f32` (`quotient`).
+//!
 //! Larger arguments are the business of [`super::reduce`].
 
-use super::formula::{fma_by, fma_to, fused, less, polynomial, round_scaled};
+use super::formula::{fma_by, fma_to, fused, gpu, less, polynomial, round_scaled};
+use super::quotient::refined;
 use super::reduce;
 use crate::mlir::{Builder, Elem, IntPredicate, Val};
 use std::f64::consts::FRAC_2_PI;
@@ -76,8 +79,39 @@ pub fn cos_f64(b: &mut Builder, x: Val) -> Val {
     signed(b, value, quadrant, None)
 }
 
+pub fn tan_f32(b: &mut Builder, x: Val) -> Val {
+    let both = both_f32(b, x);
+    tangent(b, x, both)
+}
+
+pub fn tan_f64(b: &mut Builder, x: Val) -> Val {
+    let both = both_f64(b, x);
+    tangent(b, x, both)
+}
+
+/// The sine and the cosine of what is left of `|x|`, and its quadrant.
+type Both = ([Val; 2], Val);
+
+/// The sine by the cosine; in odd quadrants the cosine by the sine, negated.
+fn tangent(b: &mut Builder, x: Val, (both, quadrant): Both) -> Val {
+    let (numerator, _) = choose(b, quadrant, 0, both);
+    let (denominator, _) = choose(b, quadrant, 1, both);
+    let value = if gpu(b) && x.ty.elem == Elem::F32 {
+        refined(b, numerator, denominator).rounded
+    } else {
+        b.fdiv(numerator, denominator)
+    };
+    let twice = b.add(quadrant, quadrant);
+    signed(b, value, twice, Some(x))
+}
+
 /// The magnitude of `sin(|x| + quadrants * pi/2)` but for the sign that the quadrant tells.
 fn sine_f32(b: &mut Builder, x: Val, quadrants: i64) -> (Val, Val) {
+    let (both, quadrant) = both_f32(b, x);
+    choose(b, quadrant, quadrants, both)
+}
+
+fn both_f32(b: &mut Builder, x: Val) -> Both {
     let magnitude = b.fabs(x);
     let near = remainder_f32(b, magnitude);
     let within = less(b, magnitude, 65536.0);
@@ -89,7 +123,7 @@ fn sine_f32(b: &mut Builder, x: Val, quadrants: i64) -> (Val, Val) {
     let c = polynomial(b, square, F32.cos);
     let c = fma_to(b, square, c, -0.5);
     let cosine = fma_to(b, square, c, 1.0);
-    choose(b, quadrant, quadrants, [sine, cosine])
+    ([sine, cosine], quadrant)
 }
 
 /// The remainder, and the multiple of `pi/2` taken off, of which the two low bits count.
@@ -108,6 +142,11 @@ fn remainder_f32(b: &mut Builder, magnitude: Val) -> [Val; 2] {
 
 /// As [`sine_f32`].
 fn sine_f64(b: &mut Builder, x: Val, quadrants: i64) -> (Val, Val) {
+    let (both, quadrant) = both_f64(b, x);
+    choose(b, quadrant, quadrants, both)
+}
+
+fn both_f64(b: &mut Builder, x: Val) -> Both {
     let magnitude = b.fabs(x);
     let near = remainder_f64(b, magnitude);
     let within = less(b, magnitude, 1_048_576.0);
@@ -131,7 +170,7 @@ fn sine_f64(b: &mut Builder, x: Val, quadrants: i64) -> (Val, Val) {
     let off = b.fsub_strict(off, slope);
     let small = b.fma(fourth, c, off);
     let cosine = b.fadd_strict(cap, small);
-    choose(b, quadrant, quadrants, [sine, cosine])
+    ([sine, cosine], quadrant)
 }
 
 /// The remainder, what it rounded off, and the multiple of `pi/2`.

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use super::scope::ItemScope;
 use super::{Call, Callee, Check, Item, Operand, WrittenCall};
 use crate::frontend::syntax;
-use crate::ops::library::SOURCE;
+use crate::ir::Value;
+use crate::ops::library::source;
+use crate::ops::scalar::ScalarOp;
 use crate::support::diagnostic::{Errors, Loc};
 use crate::support::dtype::DType;
 
@@ -33,6 +35,13 @@ impl Check<'_> {
         result
     }
 
+    /// Calls the function that a row is written as, with operands of one type.
+    pub fn call_library_row(&mut self, op: &ScalarOp, what: &str, loc: Loc, values: &[Value]) -> Operand {
+        let args = values.iter().map(|&value| Operand::new(Item::Value(value), loc)).collect();
+        let (name, what) = (op.name.to_string(), what.to_string());
+        self.call_library(op.name, &Call { name, what, name_loc: loc, loc, args, text: String::new() })
+    }
+
     /// The arguments of a call; an axis that was left out is the last one.
     fn library_arguments(&mut self, call: &Call) -> Option<Vec<Operand>> {
         let mut args = call.args.clone();
@@ -40,8 +49,9 @@ impl Check<'_> {
         for arg in args.iter().filter(|arg| !matches!(arg.item, Item::Literal(_) | Item::Value(_))) {
             self.value(arg)?;
         }
-        let along = crate::ops::functions().find(|function| function.name == call.name)?.params.len() == 2;
-        if along {
+        let function = crate::ops::functions().find(|function| function.name == call.name);
+        let axis = function.and_then(|function| function.params.get(1)).filter(|param| param.name == "axis");
+        if axis.is_some() {
             let value = self.value(&args[0])?;
             let rank = self.ty(value).shape.rank();
             if rank == 0 {
@@ -72,7 +82,7 @@ impl Check<'_> {
         }
         let parse = || {
             let mut errors = Errors::new();
-            let items = syntax::parse_items(SOURCE, &mut errors);
+            let items = syntax::parse_items(&source(), &mut errors);
             assert!(errors.is_empty(), "the library's own text: {errors:?}");
             Rc::new(items)
         };

@@ -130,6 +130,9 @@ impl Check<'_> {
             }
         }
         let Some(shape) = self.common_shape(what, loc, &mut values) else { return Operand::failed(loc) };
+        if op.in_language {
+            return self.call_library_row(op, what, loc, &values);
+        }
         let result = if op.rule == TypeRule::Compare { DType::Bool } else { dtype };
         self.emit(Scalar::new(op, values), Type::tile(result, shape), loc)
     }

@@ -28,7 +28,20 @@ fn step(sketch: &mut Sketch, x: Node, y: Node) -> Node {
     let dtype = x.ty.dtype;
     let number = |value: f64| float(value, dtype);
     let call = |name: &'static str, x: Node| Node::call(name, vec![x]);
-    match sketch.random.below(16) {
+    match sketch.random.below(20) {
+        16 => {
+            let name = sketch.random.of(&["atan", "asinh", "cbrt", "erfc"]);
+            call(name, x)
+        }
+        17 => {
+            let name = sketch.random.of(&["sinh", "cosh", "expm1"]);
+            call(name, Node::call("clamp", vec![x, number(-10.0), number(10.0)]))
+        }
+        18 => call("log1p", x.clone() * x),
+        19 => {
+            let name = sketch.random.of(&["hypot", "atan2"]);
+            Node::call(name, vec![y, x.clone() * x + number(0.5)])
+        }
         0 => call("exp", Node::call("minimum", vec![x, number(10.0)])),
         1 => call("log", x.clone() * x + number(0.5)),
         2 => call("sin", x),

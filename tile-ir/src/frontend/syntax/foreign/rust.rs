@@ -138,7 +138,7 @@ pub(super) const TABLE: &[Foreign] = &[
     // ---- numbers
     function(&["recip"], "divide: `1.0 / x`"),
     function(&["mul_add"], "`tl::fma(x, y, z)`"),
-    function(&["ln_1p"], "add: `tl::log(1.0 + x)`"),
+    own(&["ln_1p"], "log1p"),
     function(&["sin_cos"], "`tl::sin(x)` and `tl::cos(x)`"),
     function(&["to_radians"], "multiply: `x * (f32::consts::PI / 180.0)`"),
     function(&["signum"], "choose: `tl::select(x > 0.0, 1.0, -1.0)`"),
