@@ -104,12 +104,18 @@ impl Law {
             "gelu_tanh" => (sigmoid(x, 2.0 * z), 8.0 + 5.0 * z.abs()),
             "silu" => (sigmoid(x, x), 5.0),
             "softplus" => (x.max(0.0) + (-x.abs()).exp().ln_1p() + if x.is_nan() { x } else { 0.0 }, 8.0),
+            "nextafter" if x == 0.0 || x.is_nan() => (x, 0.0),
+            "nextafter" => {
+                let format = Format::of(self.run.dtype);
+                (format.value(format.round(x) - 1), 0.0)
+            }
             other => unreachable!("{other} has a law"),
         }
     }
 
     fn allowed(self, units: f64) -> f64 {
         match self.run.dtype {
+            _ if units == 0.0 => 0.0,
             // Beside the rounding to 16 bits, and what the short forms cost.
             DType::F16 | DType::BF16 if NAMES[self.index] == "gelu" => 0.75,
             DType::F16 | DType::BF16 if self.has_short_form() => 0.57,
@@ -129,6 +135,9 @@ impl Law {
     /// Whether a result is so small that a factor of it is below the smallest normal `f32`, or `f64`: it has few digits
     /// then, and none on a GPU or by a short form.
     fn tiny(self, x: f64, wanted: f64, found: f64) -> bool {
+        if NAMES[self.index] == "nextafter" {
+            return false;
+        }
         if self.run.dtype == DType::F64 {
             return wanted.abs() < f64::MIN_POSITIVE * x.abs() && (found - wanted).abs() <= x.abs() * 1e-323;
         }

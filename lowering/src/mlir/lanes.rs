@@ -42,6 +42,9 @@ pub fn div_rn(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
 }
 
 pub fn rem(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
+    if dtype.is_float() {
+        return math::fmod(b, args, dtype);
+    }
     divided(b, args, dtype).result(b, ArithKind::Rem)
 }
 

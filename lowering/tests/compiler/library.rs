@@ -185,3 +185,50 @@ fn softmax_sums_to_one_and_its_logarithm_agrees() {
     }
     assert!(f32s("softmax", &[f32::NEG_INFINITY; 64]).iter().all(|y| y.is_nan()));
 }
+
+macro_rules! next {
+    ($elem:literal, $bits:ident, $infinity:literal, $one:literal) => {{
+        const SIGN: $bits = 1 << ($bits::BITS - 1);
+        let magnitudes =
+            [0, 1, 2, $infinity / 2, $one - 1, $one, $one + 1, $infinity - 1, $infinity, $infinity + 1];
+        let ends: Vec<$bits> = magnitudes.into_iter().flat_map(|end| [end, end | SIGN]).collect();
+        let pairs: Vec<[$bits; 2]> = ends.iter().flat_map(|&x| ends.iter().map(move |&y| [x, y])).collect();
+        let operand = |i: usize| (0..448).map(|place| pairs[place % pairs.len()][i]).collect::<Vec<$bits>>();
+        let (mut x, mut y, mut out) = (operand(0), operand(1), vec![0; 448]);
+        let source = concat!(
+            "#[fuse_kernel(T = [",
+            $elem,
+            "])] fn k<T: Float>(x: &[T], y: &[T], out: &mut [T]) {
+                let p = tl::program_id(0) * 64 + tl::arange(0, 64);
+                tl::store(out + p, tl::nextafter(tl::load(x + p), tl::load(y + p)));
+            }"
+        );
+        run(source, [7, 1, 1], vec![Arg::of(&mut x), Arg::of(&mut y), Arg::of(&mut out)]);
+        // Numbers in their order, zeros as one.
+        let key = |bits: $bits| if bits & SIGN == 0 { bits as i128 } else { -((bits ^ SIGN) as i128) };
+        for ((&x, &y), &found) in x.iter().zip(&y).zip(&out) {
+            let is_nan = |bits: $bits| bits & !SIGN > $infinity;
+            let wanted = match key(y) - key(x) {
+                _ if is_nan(x) || is_nan(y) => {
+                    assert!(is_nan(found), "{}: {x:#x} to {y:#x} is {found:#x}", $elem);
+                    continue;
+                }
+                0 => y,
+                apart => match key(x) + apart.signum() {
+                    0 => x & SIGN,
+                    next if next < 0 => (-next) as $bits | SIGN,
+                    next => next as $bits,
+                },
+            };
+            assert_eq!(found, wanted, "{}: {x:#x} to {y:#x}", $elem);
+        }
+    }};
+}
+
+#[test]
+fn next_numbers_are_neighbors_in_the_order_of_bits() {
+    next!("f16", u16, 0x7c00, 0x3c00);
+    next!("bf16", u16, 0x7f80, 0x3f80);
+    next!("f32", u32, 0x7f80_0000, 0x3f80_0000);
+    next!("f64", u64, 0x7ff0_0000_0000_0000, 0x3ff0_0000_0000_0000);
+}

@@ -2,7 +2,7 @@
 //! that the operation table publishes, and exact where a value is special.
 
 use expect_test::expect;
-use tile_ir::ops::scalar;
+use tile_ir::ops::scalar::{self, ScalarOp};
 use tile_ir::testing::func;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 
@@ -18,17 +18,30 @@ use lowering::mlir::Session;
 
 const CHUNK: usize = 1 << 16;
 
+/// The row of a function or an operator.
+fn row(name: &str) -> &'static ScalarOp {
+    scalar::function(name).or_else(|| scalar::row(name)).expect("a row")
+}
+
+/// How it is written.
+fn expression(name: &str, operands: &[String]) -> String {
+    match row(name).binary {
+        Some(operator) => operands.join(&format!(" {} ", operator.symbol())),
+        None => format!("tl::{name}({})", operands.join(", ")),
+    }
+}
+
 /// A kernel that applies a function to every element of its operands.
 fn source(name: &str, dtype: &str) -> String {
-    let params = scalar::function(name).expect("a function").params;
-    let each = |text: &dyn Fn(&str) -> String| params.iter().map(|param| text(param)).collect::<String>();
-    let slices = each(&|param| format!("{param}: &[T], "));
-    let loads = each(&|param| format!("tl::load({param} + i, i < n), "));
+    let params = row(name).params;
+    let slices: String = params.iter().map(|param| format!("{param}: &[T], ")).collect();
+    let loads: Vec<String> = params.iter().map(|param| format!("tl::load({param} + i, i < n)")).collect();
+    let value = expression(name, &loads);
     format!(
         "#[fuse_kernel(T = [{dtype}])]
         pub fn apply<T: Float>({slices}out: &mut [T], n: i32) {{
             let i = tl::program_id(0) * 1024 + tl::arange(0, 1024);
-            tl::store(out + i, tl::{name}({loads}), i < n);
+            tl::store(out + i, {value}, i < n);
         }}"
     )
 }
@@ -69,7 +82,7 @@ impl<const N: usize> std::fmt::Display for Worst<N> {
 }
 
 fn worst_f32<const N: usize>(name: &str, arguments: impl Iterator<Item = [f32; N]>) -> Vec<Worst<N>> {
-    let oracle = scalar::function(name).and_then(|row| row.float).expect("a float function").function;
+    let oracle = row(name).float.expect("a float function").function;
     let loaded = kernel(name, "f32");
     let worst = |code: &Loaded| Worst { level: code.level.name(), ulps: -1.0, at: [0.0; N], got: 0.0 };
     let mut worst: Vec<Worst<N>> = loaded.iter().map(worst).collect();
@@ -98,7 +111,7 @@ fn worst_f32<const N: usize>(name: &str, arguments: impl Iterator<Item = [f32; N
 
 #[expect(clippy::print_stdout, reason = "the report of the worst error")]
 fn check_f32<const N: usize>(name: &str, arguments: impl Iterator<Item = [f32; N]>) {
-    let bound = scalar::function(name).expect("a row").ulp.f32;
+    let bound = row(name).ulp.f32;
     let worst = worst_f32(name, arguments);
     let text: Vec<String> = worst.iter().map(Worst::to_string).collect();
     println!("{name} of f32: {}", text.join("; "));
@@ -261,7 +274,7 @@ fn check_one_f64(name: &str, accurate: fn(f64) -> Scaled) {
     let mut points: Vec<([f64; 1], Option<Scaled>)> =
         arguments_f64().into_iter().map(|x| ([x], None)).collect();
     points.retain(|([x], _)| !trigonometric || !x.is_finite() || x.abs() < 1048576.0);
-    let special = scalar::function(name).and_then(|row| row.float).expect("a float function").function;
+    let special = row(name).float.expect("a float function").function;
     for ([x], want) in &mut points {
         let value = special(&[*x]);
         let ordinary =
@@ -285,7 +298,7 @@ fn check_one_f64(name: &str, accurate: fn(f64) -> Scaled) {
 
 /// The pairs of numbers, but for those with a result next to infinity.
 fn check_two_f64(name: &str, accurate: fn(f64, f64) -> Scaled) {
-    let special = scalar::function(name).and_then(|row| row.float).expect("a float function").function;
+    let special = row(name).float.expect("a float function").function;
     let points = pairs().map(|[x, y]| {
         let value = special(&[x, y]);
         let finite = x.is_finite() && y.is_finite() && value.is_finite();
@@ -300,7 +313,7 @@ fn check_two_f64(name: &str, accurate: fn(f64, f64) -> Scaled) {
 /// Compares with what is known, and with the table's oracle elsewhere.
 #[expect(clippy::print_stdout, reason = "the report of the worst error")]
 fn check_f64<const N: usize>(name: &str, points: &[([f64; N], Option<Scaled>)]) {
-    let row = scalar::function(name).expect("a row");
+    let row = row(name);
     let special = row.float.expect("a float function").function;
     let mut operands: [Vec<f64>; N] = std::array::from_fn(|i| points.iter().map(|(x, _)| x[i]).collect());
     for code in kernel(name, "f64") {
@@ -388,12 +401,14 @@ functions! {
     atanh atanh_f64 every_atanh
     erf erf_f64 every_erf
     erfc erfc_f64 every_erfc
+    erfinv erfinv_f64 every_erfinv
     rsqrt rsqrt_f64 every_rsqrt
     cbrt cbrt_f64 every_cbrt
     ;
     atan2 atan2_f64
     hypot hypot_f64
     pow pow_f64
+    rem rem_f64
 }
 
 /// No function with a bound is left out.
@@ -449,9 +464,9 @@ fn instructions_on_a_gpu() {
     let bare = ["f32", "f64"].map(|dtype| instructions(&session, dtype, "x"));
     let mut table = String::from("function   f32  f64\n");
     for name in NAMES {
-        // The second operand is another number of the same load.
-        let others = ", -x".repeat(scalar::function(name).expect("a function").params.len() - 1);
-        let value = format!("tl::{name}(x{others})");
+        let operands: Vec<String> =
+            ["x", "-x"].iter().take(row(name).params.len()).map(|x| x.to_string()).collect();
+        let value = expression(name, &operands);
         let cost = |dtype, bare| instructions(&session, dtype, &value) - bare;
         table += &format!("{name:8} {:5}{:5}\n", cost("f32", bare[0]), cost("f64", bare[1]));
     }
@@ -478,11 +493,13 @@ fn instructions_on_a_gpu() {
         atanh       45   40
         erf         21   55
         erfc        79  125
+        erfinv      70  290
         rsqrt        1    2
         cbrt        47   86
         atan2       47   57
         hypot       19   19
         pow        147  169
+        rem         21   35
     "#]]
     .assert_eq(&table);
 }

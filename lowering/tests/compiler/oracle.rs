@@ -410,3 +410,21 @@ pub fn pow(x: f64, y: f64) -> Scaled {
     let (power, exponent) = exp_scaled(natural(x.abs()) * double(y));
     (if x < 0.0 && y % 2.0 != 0.0 { -power } else { power }, exponent)
 }
+
+pub fn rem(x: f64, y: f64) -> Scaled {
+    (double(x % y), 0)
+}
+
+/// A Newton step from the value in `f64`, by the relative error of `erfc` where that is small.
+pub fn erfinv(x: f64) -> Scaled {
+    let row = tile_ir::ops::scalar::function("erfinv").and_then(|row| row.float).expect("a float function");
+    let guess = (row.function)(&[x.abs()]);
+    let (power, exponent) = exp_scaled(two_product(guess, guess));
+    let error = if x.abs() < 0.75 {
+        erf(guess).0 - double(x.abs())
+    } else {
+        two_sum(1.0, -x.abs()) - plain(erfc(guess))
+    };
+    let value = double(guess) - error * plain((power, exponent)) / TWO_OVER_ROOT_PI;
+    (if x < 0.0 { -value } else { value }, 0)
+}

@@ -4,8 +4,8 @@ use dsl_runtime::prelude::*;
 
 use crate::case::{Failure, Job, Output, Results, Run};
 
-/// The functions of one operand that [`LIBRARY`] gives, in order.
-pub const NAMES: [&str; 5] = ["relu", "gelu", "gelu_tanh", "silu", "softplus"];
+/// The functions of one operand that [`LIBRARY`] gives, in order; the next number is that towards `-x`.
+pub const NAMES: [&str; 6] = ["relu", "gelu", "gelu_tanh", "silu", "softplus", "nextafter"];
 
 #[fuse_kernel(T = [f16, bf16, f32, f64])]
 fn library<T: Float>(x: &[T], out: &mut [T], n: i32) {
@@ -17,6 +17,7 @@ fn library<T: Float>(x: &[T], out: &mut [T], n: i32) {
     tl::store(out + 2 * n + offsets, tl::gelu_tanh(x), mask);
     tl::store(out + 3 * n + offsets, tl::silu(x), mask);
     tl::store(out + 4 * n + offsets, tl::softplus(x), mask);
+    tl::store(out + 5 * n + offsets, tl::nextafter(x, -x), mask);
 }
 
 /// Each row of 96, then the logarithms of the same.

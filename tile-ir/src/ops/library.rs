@@ -74,6 +74,15 @@ pub(super) const FUNCTIONS: &[Intrinsic] = &[
         check: |cx, call| cx.call_library("log_softmax", call),
     },
     Intrinsic {
+        name: "nextafter",
+        returns: Returns::Tile,
+        example: "let above = tl::nextafter(tile, f32::INFINITY);",
+        generic: IntrinsicGeneric::None,
+        params: &[required("x"), required("y")],
+        doc: "The next number of the element type from `x` towards `y`, floats of any shape: `y` where they are equal, a subnormal number next to 0, infinity next to the largest number, NaN if either is.",
+        check: |cx, call| cx.call_library("nextafter", call),
+    },
+    Intrinsic {
         name: "swizzle2d",
         returns: Returns::Tuple(2),
         example: "let across = tl::cdiv(n, BLOCK);\nlet down = tl::num_programs(0) / across;\nlet (row, col) = tl::swizzle2d(0, tl::program_id(0), down, across, 8);",

@@ -30,3 +30,21 @@ fn larger(x: f64, y: f64) -> f64 {
 fn smaller(x: f64, y: f64) -> f64 {
     -larger(-x, -y)
 }
+
+/// The inverse of the error function: Newton's method on `erf`, or on `erfc` where `erf` is close to 1.
+fn inverse_erf(x: f64) -> f64 {
+    let a = x.abs();
+    if a == 0.0 || !(a < 1.0) {
+        return if a == 1.0 { f64::INFINITY.copysign(x) } else { x * (1.0 - a).sqrt() };
+    }
+    let log = ((1.0 - a) * (1.0 + a)).ln();
+    let center = 2.0 / (std::f64::consts::PI * 0.147) + 0.5 * log;
+    let start = ((center * center - log / 0.147).sqrt() - center).max(0.0).sqrt();
+    let start = if a < 1e-4 { 0.886226925452758 * a } else { start };
+    let step = |y: f64, _| {
+        let error = if a < 0.75 { libm::erf(y) - a } else { (1.0 - a) - libm::erfc(y) };
+        let step = error * (y * y).exp() * 0.886226925452758;
+        y - step / (1.0 + y * step)
+    };
+    (0..4).fold(start, step).copysign(x)
+}

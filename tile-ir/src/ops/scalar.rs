@@ -238,10 +238,11 @@ macro_rules! for_each_lanewise { ($table:ident) => { $table! {
         ulp: Ulp { f32: 2.0, f64: 0.5 },
         float: oracle!(|a| a[0] / a[1]), int: oracle!(|a, _| if a[1] == 0 { 0 } else { a[0] / a[1] }),
     }
-    /// The remainder of the truncating quotient, with the sign of `x`; `x % 0` is `x`.
+    /// The remainder of the truncating quotient, with the sign of `x`, exact; `x % 0` is `x` of integers and NaN of floats. Of floats
+    /// it is C's `fmod`, also for infinities, and takes a loop: two steps where the quotient is below 2^8, or 2^11 of `f64`.
     rem: BINARY {
-        lanes: lanes::rem; binary: Some(BinaryOp::Rem), arith: ArithKind::Rem, divides: true, class: Class::Integer,
-        int: oracle!(|a, _| if a[1] == 0 { a[0] } else { a[0] % a[1] }),
+        lanes: lanes::rem; binary: Some(BinaryOp::Rem), arith: ArithKind::Rem, divides: true, half_policy: HalfPolicy::Widen,
+        float: oracle!(|a| a[0] % a[1]), int: oracle!(|a, _| if a[1] == 0 { a[0] } else { a[0] % a[1] }),
     }
     /// The sum modulo two to the power of the type's bits: of integers that are meant to wrap, such as hashes.
     wrapping_add: BINARY { lanes: lanes::add; class: Class::Integer, int: oracle!(|a, _| a[0] + a[1]) }

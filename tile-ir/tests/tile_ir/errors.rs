@@ -970,7 +970,7 @@ fn types_that_mix() {
         let y = a < n;
         let y = b + b;
         let y = a & a;
-        let y = a % a;
+        let y = a % b;
         let y = n << a;
         let y = !a;
         let y = -b;
@@ -1002,8 +1002,8 @@ fn types_that_mix() {
                 help: convert it: `.to::<i32>()`
             16: `a`: `&` takes integers or bools, found f32
                 help: convert it, `.to::<i32>()`, or take its bits, `.bitcast::<i32>()`
-            17: `a`: `%` takes integers, found f32
-                help: of floats write `x - y * tl::trunc(x / y)`
+            17: `b`: `%` takes numbers, found bool
+                help: convert it: `.to::<i32>()`
             18: `a`: `<<` takes integers, found f32
                 help: multiply or divide by a power of two: `x * 4.0`
             19: `a`: `!` takes integers or bools, found f32

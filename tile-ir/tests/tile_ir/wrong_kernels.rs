@@ -492,7 +492,6 @@ fn habits_of_rust() {
             "let z = (y, n).1.0;",
             "let v = 'a: { break 'a 3; }; tl::store(cnt, v);",
             "let z = -1u32;",
-            "let z = y % 2.0;",
             "let v: Vec<f32> = Vec::new();",
             "for (i, e) in x.iter().enumerate() { tl::store(out + i, e); }",
             "let z = (0..n).map(|i| i * 2);",
@@ -549,9 +548,6 @@ fn habits_of_rust() {
             let z = -1u32;
                 `-` takes signed numbers, found u32
                     help: all bits set is `u32::MAX`; a negative number is of a signed type: `-1`
-            let z = y % 2.0;
-                `%` takes integers, found f32
-                    help: of floats write `x - y * tl::trunc(x / y)`
             let v: Vec<f32> = Vec::new();
                 `Vec::new` cannot be called in a kernel
                     help: a kernel has scalars, tiles and tuples of them: `tl::zeros::<f32>([N])` makes a tile

@@ -1,12 +1,12 @@
-"""Finds the polynomials of this folder and of `tile-ir/src/ops/library/elementary.tl`: `pip install mpmath; python3 fit.py`, a minute.
+"""Finds the polynomials of this folder and of `tile-ir/src/ops/library/elementary.tl`: `pip install mpmath; python3 fit.py`, some minutes.
 
 For each of them it prints the function and its variable, the interval, the error of the minimax polynomial and of the
 rounded one, and the coefficients. Coefficients are rounded one by one, the constant first, and after each of the first
 `refit` the rest is fitted again to what is left.
 """
 
-from mpmath import (asin, atan, atanh, cos, cosh, erf, erfc, exp, frexp, ldexp, log, lu_solve, matrix, mp, mpf, nint, pi, sin,
-                    sinh, sqrt, tanh)
+from mpmath import (asin, atan, atanh, cos, cosh, erf, erfc, erfinv, exp, expm1, frexp, ldexp, log, lu_solve, matrix, mp, mpf,
+                    nint, pi, sin, sinh, sqrt, tanh)
 
 mp.dps = 45
 
@@ -106,6 +106,21 @@ ASIN = in_square(lambda x: (asin(x) / x - 1) / x**2), in_square(lambda x: x**3 /
 POW = in_square(lambda s: ((3 * atanh(s) / s - 3) / s**2 - 1) / s**2), lambda w: w**2 / 3
 ATANH = in_square(lambda s: (2 * atanh(s) / s - 2) / s**2), lambda w: w / 2
 
+def erfinv_in_log(w):
+    """`erfinv(x) / x` in `w = -log(1 - x^2)`."""
+    x = sqrt(-expm1(-w))
+    if x < mpf("0.9"):
+        return erfinv(x) / x
+    rest = exp(-w) / (1 + x)
+    y = sqrt(w)
+    for _ in range(60):
+        y += log(erfc(y) / rest) * erfc(y) * sqrt(pi) / 2 * exp(y * y)
+    return y / x
+
+
+ERFINV = erfinv_in_log, lambda w: 1 / erfinv_in_log(w)
+ERFINV_FAR = lambda t: erfinv_in_log((t + 3) ** 2), lambda t: 1 / erfinv_in_log((t + 3) ** 2)
+
 octave = sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1
 s = octave[1] / (2 + octave[1]) * mpf("1.001")
 
@@ -126,6 +141,9 @@ def fit_f32():
     show("atan", ATAN[0], ("1e-6", 1), ATAN[1], 24, range(9), refit=9)
     show("asin", ASIN[0], ("1e-6", mpf("0.5625") ** 2), ASIN[1], 24, range(6))
     show("pow", POW[0], ("1e-7", s**2), POW[1], 24, range(3))
+    show("erfinv, near", ERFINV[0], ("1e-6", 5), ERFINV[1], 24, range(11), refit=11)
+    show("erfinv, far", ERFINV_FAR[0], ("-0.765", "1.01"), ERFINV_FAR[1], 24, range(11), refit=11)
+    show("erfinv, far, of f64", ERFINV_FAR[0], ("-0.764", "3.1"), ERFINV_FAR[1], 24, range(11), refit=11)
 
 
 def fit_f64():

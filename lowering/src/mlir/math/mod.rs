@@ -14,6 +14,7 @@
 
 mod erf;
 mod exp;
+mod fmod;
 mod formula;
 mod log;
 mod quotient;
@@ -26,6 +27,7 @@ use tile_ir::support::dtype::DType;
 
 use super::builder::{Builder, Val};
 
+pub use fmod::fmod;
 pub use quotient::{gpu_correctly_rounded, gpu_quotient};
 pub use tanh::{NEAR_TANH, near_tanh_f32};
 

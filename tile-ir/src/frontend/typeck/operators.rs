@@ -156,7 +156,6 @@ impl Check<'_> {
                 continue;
             }
             let text = format!("{what} takes {}, found {dtype}", op.class.describe());
-            let rem = what == "`%`" && dtype.is_float() && !dtype.is_f8();
             let help = match (digits.map(|literal| literal.value), class_help(op, dtype)) {
                 _ if dtype.is_float() && matches!(op.arith, ArithKind::Shl | ArithKind::Shr) => {
                     Some("multiply or divide by a power of two: `x * 4.0`".into())
@@ -164,7 +163,6 @@ impl Check<'_> {
                 _ if what == "`^`" && dtype.is_float() => {
                     power_help(operands).or_else(|| class_help(op, dtype))
                 }
-                _ if rem => Some("of floats write `x - y * tl::trunc(x / y)`".into()),
                 _ if what == "`*`" && dtype == DType::Bool => {
                     Some("where the bool is false a product is 0: `tl::select(mask, x, 0.0)`".into())
                 }
