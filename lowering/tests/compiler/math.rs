@@ -122,9 +122,10 @@ fn check_f32<const N: usize>(name: &str, arguments: impl Iterator<Item = [f32; N
     );
 }
 
-/// Every `bf16`, which is every special value and every size of number, and bit patterns of all kinds between them.
+/// Every `bf16`, which is every special value and every size of number, the number before each, and bit patterns of all kinds between
+/// them.
 fn arguments_f32() -> impl Iterator<Item = [f32; 1]> {
-    let bf16 = (0..=0xffffu32).map(|bits| bits << 16);
+    let bf16 = (0..=0xffffu32).flat_map(|bits| [bits << 16, bits << 16 | 0xffff]);
     let stride = 1021;
     bf16.chain((0..u32::MAX / stride).map(move |i| i * stride)).map(|bits| [f32::from_bits(bits)])
 }
@@ -203,7 +204,8 @@ fn scaled(x: f64, exponent: i32) -> f64 {
 /// Every size of number, and many of the sizes at which functions bend.
 fn arguments_f64() -> Vec<f64> {
     let mut random = random();
-    let mut points: Vec<f64> = (0..=0xffffu64).map(|high| f64::from_bits(high << 48)).collect();
+    let high = (0..=0xffffu64).flat_map(|high| [high << 48, high << 48 | 0xffff_ffff_ffff]);
+    let mut points: Vec<f64> = high.map(f64::from_bits).collect();
     points.extend((0..1 << 15).map(|_| f64::from_bits(random())));
     for range in [1.5, 8.0, 60.0, 760.0, 1100.0, 1048575.0] {
         points.extend((0..1 << 13).map(|_| range * (random() as i64 as f64) * 2.0f64.powi(-63)));
@@ -495,7 +497,7 @@ fn instructions_on_a_gpu() {
         erfc        79  125
         erfinv      70  290
         rsqrt        1    2
-        cbrt        47   86
+        cbrt        49   88
         atan2       47   57
         hypot       19   19
         pow        147  169

@@ -142,8 +142,8 @@ def fit_f32():
     show("asin", ASIN[0], ("1e-6", mpf("0.5625") ** 2), ASIN[1], 24, range(6))
     show("pow", POW[0], ("1e-7", s**2), POW[1], 24, range(3))
     show("erfinv, near", ERFINV[0], ("1e-6", 5), ERFINV[1], 24, range(11), refit=11)
-    show("erfinv, far", ERFINV_FAR[0], ("-0.765", "1.01"), ERFINV_FAR[1], 24, range(11), refit=11)
-    show("erfinv, far, of f64", ERFINV_FAR[0], ("-0.764", "3.1"), ERFINV_FAR[1], 24, range(11), refit=11)
+    show("erfinv, far", ERFINV_FAR[0], (sqrt(mpf(5)) - mpf("3.001"), "1.01"), ERFINV_FAR[1], 24, range(11), refit=11)
+    show("erfinv, far, of f64", ERFINV_FAR[0], (sqrt(mpf(5)) - 3, "3.1"), ERFINV_FAR[1], 24, range(11), refit=11)
 
 
 def fit_f64():
