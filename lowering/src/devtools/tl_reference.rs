@@ -24,7 +24,7 @@ fn example<const BLOCK: usize>(
 
 /// Expands `tl_reference!()`, in a module that declares `Operand`, `Optional`, `Range` and `only_in_kernels`.
 pub fn reference() -> TokenStream {
-    let rows = scalar::functions().map(row_function);
+    let rows = scalar::functions::all().map(row_function);
     let functions = ops::functions().map(function);
     let on_tiles = ops::tile_methods().map(method);
     let on_ranges = ops::range_methods().map(method);
@@ -79,7 +79,7 @@ pub fn reference() -> TokenStream {
 
 /// Every example of the reference, with the name of its item.
 pub fn examples() -> Vec<(String, String)> {
-    let rows = scalar::functions().map(|row| (row.name.to_string(), row_example(row)));
+    let rows = scalar::functions::all().map(|row| (row.name.to_string(), row_example(row)));
     let functions = ops::functions().chain(ops::methods()).chain(ops::view_methods());
     rows.chain(functions.map(|function| (function.name.to_string(), function.example.to_string()))).collect()
 }

@@ -417,7 +417,8 @@ pub fn rem(x: f64, y: f64) -> Scaled {
 
 /// A Newton step from the value in `f64`, by the relative error of `erfc` where that is small.
 pub fn erfinv(x: f64) -> Scaled {
-    let row = tile_ir::ops::scalar::function("erfinv").and_then(|row| row.float).expect("a float function");
+    let row =
+        tile_ir::ops::scalar::functions::named("erfinv").and_then(|row| row.float).expect("a float function");
     let guess = (row.function)(&[x.abs()]);
     let (power, exponent) = exp_scaled(two_product(guess, guess));
     let error = if x.abs() < 0.75 {

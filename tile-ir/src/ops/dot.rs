@@ -270,7 +270,7 @@ pub(super) const METHODS: &[Intrinsic] = &[
         example: "let rows = tl::reshape(tile, [8, 8]);\nlet square = tl::dot(rows, tl::trans(rows)).input_precision(\"tf32\");",
         generic: IntrinsicGeneric::None,
         params: &[required("self"), required("precision")],
-        doc: "On `tl::dot` of `f32`: how many digits of the factors are multiplied. `\"ieee\"`, the default: all, by single threads of a GPU. `\"tf32\"`: eleven, by its tensor cores; both factors are rounded to the nearest such number, halves to even, on every processor, so that products are exact and are added in `f32`. `\"tf32x3\"`: nearly all, by tensor cores too: the rounded factors, and each with what rounding left of the other, are three products, and `a * b` is within `2^-21` of itself, where no factor rounds to infinity; a CPU multiplies all digits. In both of these K is a multiple of 8. `\"bf16x3\"` and `\"bf16x6\"`: by tensor cores of `bf16`, with each factor as a sum of two or three such numbers, and the largest three or six products of them: `a * b` is within `2^-16` or `2^-24` of itself, and `2^-130` times the other factor, on every processor, where no factor rounds to infinity. It changes nothing for other element types. Written behind the call: `tl::dot(a, b, acc).input_precision(\"tf32\")`.",
+        doc: "On `tl::dot` of `f32`: how many digits of the factors are multiplied. `\"ieee\"`, the default: all, by single threads of a GPU. `\"tf32\"`: eleven, by its tensor cores; both factors are rounded to the nearest such number, halves to even, on every processor, so that products are exact and are added in `f32`. `\"tf32x3\"`: nearly all, by tensor cores too: the rounded factors, and each with what rounding left of the other, are three products, and `a * b` is within `2^-21` of itself, where no factor rounds to infinity; a CPU multiplies all digits. In both of these K is a multiple of 8. `\"bf16x3\"` and `\"bf16x6\"`: by tensor cores of `bf16`, with each factor as a sum of two or three such numbers, and the largest three or six products of them: `a * b` is within `2^-16` or `2^-24` of itself, and `2^-130` times the other factor, on every processor, where no factor rounds to infinity; what a call adds up is added to `acc` once, in `f32`. It changes nothing for other element types. Written behind the call: `tl::dot(a, b, acc).input_precision(\"tf32\")`.",
         check: input_precision,
     },
     Intrinsic {
@@ -351,14 +351,20 @@ fn by_bf16_parts(cx: &mut dyn TypingCx, dot: &Dot, result: &Type, parts: usize, 
         }
         found
     });
-    let mut acc = dot.acc;
+    let mut products = None;
     for sum in (0..parts).rev() {
         for place in 0..=sum {
-            let product = Dot { a: a[place], b: b[sum - place], acc, ..*dot };
-            acc = Some(cx.push(product, vec![result.clone()], loc)[0]);
+            let product = Dot { a: a[place], b: b[sum - place], acc: products, ..*dot };
+            products = Some(cx.push(product, vec![result.clone()], loc)[0]);
         }
     }
-    acc.map_or(Operand::failed(loc), |value| Operand::value(value, loc))
+    let Some(products) = products else { return Operand::failed(loc) };
+    // Tensor cores cut off digits of a large sum, which the smaller products are for.
+    let sum = match dot.acc {
+        Some(acc) => cx.push(Scalar::named("add", vec![acc, products]), vec![result.clone()], loc)[0],
+        None => products,
+    };
+    Operand::value(sum, loc)
 }
 
 fn not_a_dot(cx: &mut dyn TypingCx, call: &Call, argument: &str) -> Operand {

@@ -457,12 +457,12 @@ pub fn functions() -> impl Iterator<Item = &'static Intrinsic> {
 
 /// Whether `tl::name` is a function.
 pub fn is_function(name: &str) -> bool {
-    scalar::function(name).is_some() || functions().any(|function| function.name == name)
+    scalar::functions::named(name).is_some() || functions().any(|function| function.name == name)
 }
 
 /// The names of the functions of `tl::`.
 pub fn function_names() -> impl Iterator<Item = &'static str> {
-    scalar::functions().map(|op| op.name).chain(functions().map(|function| function.name))
+    scalar::functions::all().map(|op| op.name).chain(functions().map(|function| function.name))
 }
 
 /// Whether the function or method does more than compute a value.

@@ -7,6 +7,7 @@
 //! `for_each_lanewise`.
 
 pub mod elementary;
+pub mod functions;
 mod operation;
 
 use super::ConstantValue;
@@ -488,16 +489,6 @@ macro_rules! for_each_lanewise { ($table:ident) => { $table! {
 pub use for_each_lanewise;
 
 for_each_lanewise!(table);
-
-/// Every row that users call by name.
-pub fn functions() -> impl Iterator<Item = &'static ScalarOp> {
-    TABLE.iter().filter(|op| !op.is_operator()).chain(elementary::FUNCTIONS)
-}
-
-/// The row called `name`, if it is a function users call by name.
-pub fn function(name: &str) -> Option<&'static ScalarOp> {
-    functions().find(|op| op.name == name)
-}
 
 /// Any row of the table by name.
 pub fn row(name: &str) -> Option<&'static ScalarOp> {

@@ -1434,9 +1434,9 @@ fn input_precision_of_what_has_none() {
         let z = (y + y).input_precision(\"tf32\");",
         expect![[r#"
             6: `"tf32x2"`: `.input_precision` does not know `"tf32x2"`
-                help: it is one of `"ieee"`, `"tf32"` and `"tf32x3"`
+                help: it is one of `"ieee"`, `"tf32"`, `"tf32x3"`, `"bf16x3"` and `"bf16x6"`
             7: `32`: `.input_precision` takes a word, found the integer 32
-                help: it is one of `"ieee"`, `"tf32"` and `"tf32x3"`
+                help: it is one of `"ieee"`, `"tf32"`, `"tf32x3"`, `"bf16x3"` and `"bf16x6"`
             11: `tl::dot(f, tl::trans(f))`: a product in TF32 takes an inner extent that is a multiple of 8, found 4
                 help: load a wider tile, with 0 where there is nothing to multiply
             12: `tl::dot(f, tl::trans(f))`: a product in TF32 takes an inner extent that is a multiple of 8, found 4

@@ -83,7 +83,7 @@ pub fn rounded(value: f64, error: f64, dtype: DType) -> Element {
 
 /// Whether an operation has no exact result: by its bound, or because of its operands.
 pub fn is_inexact(name: &str, args: &[Element]) -> bool {
-    let bound = |name| scalar::function(name).map_or(0.0, |row| row.ulp.f32);
+    let bound = |name| scalar::functions::named(name).map_or(0.0, |row| row.ulp.f32);
     args.iter().any(|arg| matches!(arg, Element::Approximate { .. }))
         || matches!(args[0], Element::Float(_))
             && (matches!(name, "/" | "fma")
@@ -105,7 +105,7 @@ fn function(name: &str, a: &[f64]) -> f64 {
         "softplus" => a[0].max(0.0) + (-a[0].abs()).exp().ln_1p(),
         "gelu_tanh" => a[0] / (1.0 + (-2.0 * gelu_argument(a[0])).exp()),
         _ => {
-            let row = scalar::function(name).unwrap_or_else(|| panic!("{name} of floats"));
+            let row = scalar::functions::named(name).unwrap_or_else(|| panic!("{name} of floats"));
             (row.float.as_ref().expect("an operation of floats").function)(a)
         }
     }
@@ -127,7 +127,8 @@ fn flushed(name: &str, x: f64) -> f64 {
 /// The operation's own bound in ULP of the type it is computed in, for a result of this value.
 fn ulps(name: &str, dtype: DType, x: f64) -> f64 {
     let library = LIBRARY.iter().find(|(own, _)| *own == name).map(|(_, ulps)| *ulps);
-    let ulp = scalar::function(name).map(|row| if dtype == DType::F64 { row.ulp.f64 } else { row.ulp.f32 });
+    let ulp =
+        scalar::functions::named(name).map(|row| if dtype == DType::F64 { row.ulp.f64 } else { row.ulp.f32 });
     match (name, library) {
         ("gelu", Some(ulps)) if dtype == DType::F64 => ulps + x * x,
         ("gelu_tanh", Some(ulps)) => ulps + 5.0 * gelu_argument(x).abs(),

@@ -58,7 +58,7 @@ impl Check<'_> {
     /// A call of a function of `tl::`.
     pub(super) fn language(&mut self, WrittenCall { call, generics }: WrittenCall) -> Operand {
         let Call { name, what, name_loc, loc, args, .. } = &call;
-        if let Some(op) = scalar::function(name) {
+        if let Some(op) = scalar::functions::named(name) {
             if !generics.is_empty() {
                 self.generics(what, IntrinsicGeneric::None, &generics, *name_loc);
                 return Operand::failed(*loc);

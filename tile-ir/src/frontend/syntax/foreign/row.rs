@@ -104,7 +104,7 @@ impl Foreign {
 
 /// The parameters of a function of `tl::`.
 pub(crate) fn parameters(name: &str) -> Vec<IntrinsicParam> {
-    match scalar::function(name) {
+    match scalar::functions::named(name) {
         Some(row) => row.params.iter().map(|param| ops::required(param)).collect(),
         None => {
             let function = ops::functions().find(|function| function.name == name);
