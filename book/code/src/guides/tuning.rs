@@ -2,6 +2,17 @@
 
 use dsl_runtime::prelude::*;
 
+// ANCHOR: optional
+#[fuse_kernel(BLOCK = [1024])]
+pub fn add_bias<const BLOCK: usize>(x: &mut [f32], bias: Option<&[f32]>, n: i32) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let mask = offsets < n;
+    let y = tl::load(x + offsets, mask);
+    let y = if let Some(bias) = bias { y + tl::load(bias + offsets, mask) } else { y };
+    tl::store(x + offsets, tl::relu(y), mask);
+}
+// ANCHOR_END: optional
+
 // ANCHOR: when
 #[fuse_kernel(configs = [{ BLOCK: 256, num_warps: 1, when: n <= 4096 }, { BLOCK: 2048 }])]
 pub fn increment<const BLOCK: usize>(x: &mut [f32], n: i32) {

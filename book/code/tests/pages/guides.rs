@@ -8,7 +8,7 @@ use fuse_book::guides::debugging::{doubled, factorial, log_of_sums, smooth};
 use fuse_book::guides::libraries::{rms_norm, rms_norm_silu, sum_of_squares};
 use fuse_book::guides::masks::{gather, shift};
 use fuse_book::guides::tiles::center_rows;
-use fuse_book::guides::tuning::{double, double_by};
+use fuse_book::guides::tuning::{add_bias, double, double_by, increment};
 use fuse_book::guides::views::transpose_from;
 use fuse_book::matmul::matmul;
 use fuse_book::softmax::softmax;
@@ -64,6 +64,27 @@ fn kernels_of_a_library() {
         sum_of_squares(&device_x, &mut sum).grid(1).launch(&device).unwrap();
         let wanted: f32 = x[..256].iter().map(|x| x * x).sum();
         assert!((sum.download().unwrap()[0] - wanted).abs() <= 256.0 * f32::EPSILON * wanted, "{device}");
+    }
+}
+
+#[test]
+fn arguments_choose_a_variant() {
+    let _alone = alone();
+    for device in devices() {
+        let mut x = device.upload(&[-3.0f32, 1.0, 2.0]).unwrap();
+        let bias = device.upload(&[5.0f32, 1.0, -4.0]).unwrap();
+        add_bias::<1024>(&mut x, Some((&bias).into()), 3).grid(1).launch(&device).unwrap();
+        assert_eq!(x.download().unwrap(), [2.0, 2.0, 0.0], "{device}");
+        add_bias::<1024>(&mut x, None, 3).grid(1).launch(&device).unwrap();
+        assert_eq!(x.download().unwrap(), [2.0, 2.0, 0.0], "{device}");
+        for n in [3usize, 5000] {
+            let mut x = device.zeros::<f32>(n).unwrap();
+            increment(&mut x, n as i32)
+                .grid_by(|chosen| n.div_ceil(chosen.constant("BLOCK")))
+                .launch(&device)
+                .unwrap();
+            assert!(x.download().unwrap().iter().all(|&x| x == 1.0), "{device}");
+        }
     }
 }
 
