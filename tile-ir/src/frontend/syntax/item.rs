@@ -405,13 +405,15 @@ pub(super) fn type_help(ty: &syn::Type, kinds: &str) -> String {
     }
     let elem = last_argument(inner).unwrap_or_else(|| "f32".into());
     match last_name(inner).as_deref() {
-        Some("Tile") => format!("a kernel loads tiles itself: take memory, `{borrow}[{elem}]`, or one number, `{elem}`"),
+        Some("Tile") => {
+            format!("a kernel loads tiles itself: take memory, `{borrow}[{elem}]`, or one number, `{elem}`")
+        }
         Some("Buffer" | "Vec" | "Slice" | "CudaSlice" | "Box") => {
             format!("memory is a slice, `{borrow}[{elem}]`: calls pass a buffer for it")
         }
         Some("SliceMut") => format!("memory is a slice: `&mut [{elem}]`"),
         Some("ViewMut") => format!("write `&mut {}`", text.replacen("ViewMut", "View", 1)),
-        Some("Option") => "a call gives every parameter: pass an empty slice, and a const parameter `HAS: bool` that says so".into(),
+        Some("Option") => "an optional parameter is memory: `Option<&[f32]>`, `Option<&View<f32, 2>>`".into(),
         Some(name) => foreign_help(name, Place::Type)
             .or_else(|| memory_help(last_argument(inner)?, borrow))
             .unwrap_or_else(|| kinds.into()),
