@@ -34,7 +34,7 @@ fn smaller(x: f64, y: f64) -> f64 {
 /// The inverse of the error function: Newton's method on `erf`, or on `erfc` where `erf` is close to 1.
 fn inverse_erf(x: f64) -> f64 {
     let a = x.abs();
-    if a == 0.0 || !(a < 1.0) {
+    if a == 0.0 || a >= 1.0 || a.is_nan() {
         return if a == 1.0 { f64::INFINITY.copysign(x) } else { x * (1.0 - a).sqrt() };
     }
     let log = ((1.0 - a) * (1.0 + a)).ln();
