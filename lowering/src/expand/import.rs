@@ -78,7 +78,7 @@ fn text_macro(name: &Ident, visibility: &syn::Visibility, items: &Items, place: 
     let text = Group::new(Delimiter::Brace, syntax::exported(name, items));
     quote! {
         #[doc(hidden)]
-        #[allow(warnings, clippy::all)]
+        #[allow(unused_macros, non_local_definitions, clippy::crate_in_macro_def)]
         #export
         macro_rules! #unique {
             ($($waiting:tt)*) => { ::dsl_runtime::imported! { #text $($waiting)* } };

@@ -48,9 +48,9 @@ fn what_stays_of_a_module() {
     };
     use lowering::driver::options::Effort;
     expect![[r##"
-        # [doc (hidden)] # [allow (warnings , clippy :: all)] macro_rules ! fuse_f { ($ ($ waiting : tt) *)
+        # [doc (hidden)] # [allow (unused_macros , non_local_definitions , clippy :: crate_in_macro_def)] ma
         # [doc (hidden)] # [allow (unused_imports)] use fuse_f as f ;
-        # [doc (hidden)] # [allow (warnings , clippy :: all)] macro_rules ! fuse_N { ($ ($ waiting : tt) *)
+        # [doc (hidden)] # [allow (unused_macros , non_local_definitions , clippy :: crate_in_macro_def)] ma
         # [doc (hidden)] # [allow (unused_imports)] use fuse_N as N ;
         use super :: * ;
         # [allow (unused_imports)] const _ : () = { use Tile as _ ; } ;
