@@ -724,6 +724,33 @@ fn tuples_and_shadowing() {
 }
 
 #[test]
+fn constants_of_bools() {
+    check_body(
+        "if !FLAG {
+            tl::store(out, 1.0);
+        }
+        let mut seen = false;
+        if FLAG {
+            seen = true;
+        }
+        if !seen {
+            tl::store(out + 1, 2.0);
+        }
+        if !!FLAG && !(N == 3) && (FLAG ^ false) {
+            tl::store(out + 2, 3.0);
+        }
+        { if N == 64 { return; } }
+        tl::store(out + 3, 4.0);",
+        expect![[r#"
+              %4 = constant 2 : i32
+              %5 = constant 3.0 : f32
+              store %5, out[%4]
+            }
+        "#]],
+    );
+}
+
+#[test]
 fn constants() {
     check_body(
         "tl::static_assert(FLAG && N % 2 == 0, \"N is odd\");

@@ -265,7 +265,9 @@ impl Check<'_> {
                     format!("this overflows: {lost} does not fit in {dtype}, which holds {low} to {high}");
                 return Some(self.error(loc, text));
             }
-            let result = (op.int?.function)(&inputs, known.unwrap_or(DType::I64));
+            // A constant without a type of its own: a bool has one value of `!`, an integer has all of its bits.
+            let computed = if dtype == DType::Bool { dtype } else { known.unwrap_or(DType::I64) };
+            let result = (op.int?.function)(&inputs, computed);
             if known.is_none() && !(DType::I64.range().0..=DType::U64.range().1).contains(&result) {
                 return Some(self.error(loc, "this constant does not fit in 64 bits"));
             }
