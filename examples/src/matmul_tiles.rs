@@ -238,10 +238,10 @@ pub(crate) mod kernels {
         let y = if HAS_EPILOGUE {
             epilogue::<f32, M, N>(acc, bias, residual, alpha, act, batch, row, col)
         } else {
-            // Branches, because so many elements leave no registers for multiplications with the additions; none where a branch
-            // takes registers that a second block needs.
+            // A branch, because so many elements leave no registers for multiplications with the additions; none for the bias, which
+            // would take registers that a second block needs.
             let scaled = if alpha == 1.0 { acc } else { acc * alpha };
-            if !TF32 || bias.shape(1) > 0 { scaled + bias.load::<1, N>(0, col) } else { scaled }
+            scaled + bias.load::<1, N>(0, col)
         };
         out.at(batch).store(y, row, col);
     }

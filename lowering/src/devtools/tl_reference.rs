@@ -173,41 +173,41 @@ fn declared_method(method: &Intrinsic) -> TokenStream {
 /// The methods of views with a number of axes.
 fn view_methods(rank: usize) -> TokenStream {
     // A part has one axis less, and at least one.
-    let methods =
-        ops::view_methods().filter(|method| rank > 1 || method.returns != Returns::View).map(|method| {
-            let (name, text) = (ident(method.name), method.name);
-            let extents = (0..rank).map(|axis| {
-                let extent = format_ident!("EXTENT_{axis}");
-                quote! { const #extent: usize }
-            });
-            let generics = match method.generic {
-                IntrinsicGeneric::Extents => quote! { <#(#extents),*> },
-                IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType => {
-                    quote! { <To: crate::Element> }
-                }
-                IntrinsicGeneric::None => TokenStream::new(),
-            };
-            let params = method.params[1..].iter().flat_map(|param| {
-                let name = ident(param.name);
-                match param.each_axis {
-                    true => (0..rank).map(|axis| format_ident!("{}_{axis}", param.name)).collect(),
-                    false => vec![name],
-                }
-            });
-            let doc = format!("{}\n\n{}", method.doc, fenced(method.example));
-            let part = proc_macro2::Literal::usize_unsuffixed(rank - 1);
-            let result = match method.returns {
-                Returns::View => quote! { -> &'static View<T, #part> },
-                Returns::Tile => quote! { -> Tile },
-                _ => TokenStream::new(),
-            };
-            quote! {
-                #[doc = #doc]
-                pub fn #name #generics(&self, #(#params: impl Operand),*) #result {
-                    only_in_kernels(#text)
-                }
+    let available = ops::view_methods().filter(|method| rank > 1 || method.returns != Returns::View);
+    let methods = available.map(|method| {
+        let (name, text) = (ident(method.name), method.name);
+        let extents = (0..rank).map(|axis| {
+            let extent = format_ident!("EXTENT_{axis}");
+            quote! { const #extent: usize }
+        });
+        let generics = match method.generic {
+            IntrinsicGeneric::Extents => quote! { <#(#extents),*> },
+            IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType => {
+                quote! { <To: crate::Element> }
+            }
+            IntrinsicGeneric::None => TokenStream::new(),
+        };
+        let params = method.params[1..].iter().flat_map(|param| {
+            let name = ident(param.name);
+            match param.each_axis {
+                true => (0..rank).map(|axis| format_ident!("{}_{axis}", param.name)).collect(),
+                false => vec![name],
             }
         });
+        let doc = format!("{}\n\n{}", method.doc, fenced(method.example));
+        let part = proc_macro2::Literal::usize_unsuffixed(rank - 1);
+        let result = match method.returns {
+            Returns::View => quote! { -> &'static View<T, #part> },
+            Returns::Tile => quote! { -> Tile },
+            _ => TokenStream::new(),
+        };
+        quote! {
+            #[doc = #doc]
+            pub fn #name #generics(&self, #(#params: impl Operand),*) #result {
+                only_in_kernels(#text)
+            }
+        }
+    });
     let rank = proc_macro2::Literal::usize_unsuffixed(rank);
     quote! {
         impl<T> View<T, #rank> {

@@ -16,12 +16,14 @@ fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenSt
     kernel.options.lists.iter().find(|list| list.name == *generic.name())?.chosen_by.as_ref()
 }
 
+/// Whether the arguments of a call decide the generic.
+fn is_decided(kernel: &Kernel, generic: &GenericParam) -> bool {
+    chooser(kernel, generic).is_some() || kernel.is_presence(generic)
+}
+
 /// The generics a call may name, in order.
 pub(super) fn named(kernel: &Kernel) -> impl Iterator<Item = &GenericParam> {
-    let decided = |generic: &GenericParam| {
-        chooser(kernel, generic).is_some() || kernel.is_open(generic) || kernel.is_presence(generic)
-    };
-    kernel.generics.iter().filter(move |generic| !decided(generic))
+    kernel.generics.iter().filter(|generic| !is_decided(kernel, generic) && !kernel.is_open(generic))
 }
 
 pub(super) fn declaration(generic: &GenericParam) -> TokenStream {
@@ -207,8 +209,7 @@ fn selection(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     if kernel.generics.is_empty() {
         return quote! { ::core::result::Result::Ok(&#name::KERNEL.variants[0]) };
     }
-    let decides = |generic| chooser(kernel, generic).is_some() || kernel.is_presence(generic);
-    if !kernel.generics.iter().any(decides) {
+    if !kernel.generics.iter().any(|generic| is_decided(kernel, generic)) {
         return quote! { ::core::result::Result::Ok(<#name::Choice<#(#choice),*> as #name::Declared>::VARIANT) };
     }
     let (types, choices) = wanted(kernel);

@@ -4,7 +4,8 @@ use super::atomic::choice;
 use super::scalar::Scalar;
 use super::typing::{Call, Item, Operand, TypingCx};
 use super::{
-    Intrinsic, IntrinsicGeneric, Kind, MethodChoice, Operation, Returns, expect_types, optional, required,
+    Cast, Intrinsic, IntrinsicGeneric, Kind, MethodChoice, Operation, Returns, expect_types, optional,
+    required,
 };
 use crate::ir::layout_relation::LayoutRelation;
 use crate::ir::text::{FieldText, TextWriter};
@@ -292,18 +293,12 @@ enum NamedPrecision {
     Bf16Parts(usize),
 }
 
-impl NamedPrecision {
-    const NAMES: [(&str, NamedPrecision); 5] = [
-        ("ieee", NamedPrecision::Own(InputPrecision::Ieee)),
-        ("tf32", NamedPrecision::Own(InputPrecision::Tf32)),
-        ("tf32x3", NamedPrecision::Own(InputPrecision::Tf32x3)),
-        ("bf16x3", NamedPrecision::Bf16Parts(2)),
-        ("bf16x6", NamedPrecision::Bf16Parts(3)),
-    ];
-}
-
 fn input_precision(cx: &mut dyn TypingCx, call: &Call) -> Operand {
-    let Some(named) = choice(cx, call, &NamedPrecision::NAMES) else { return Operand::failed(call.loc) };
+    let parts = [("bf16x3", NamedPrecision::Bf16Parts(2)), ("bf16x6", NamedPrecision::Bf16Parts(3))];
+    let own = InputPrecision::NAMES.map(|(name, own)| (name, NamedPrecision::Own(own)));
+    let Some(named) = choice(cx, call, &[&own[..], &parts].concat()) else {
+        return Operand::failed(call.loc);
+    };
     let Some(Kind::Dot(dot)) = cx.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
         return not_a_dot(cx, call, "\"tf32\"");
     };
@@ -339,15 +334,15 @@ fn input_precision(cx: &mut dyn TypingCx, call: &Call) -> Operand {
 /// written is left without a use.
 fn by_bf16_parts(cx: &mut dyn TypingCx, dot: &Dot, result: &Type, parts: usize, loc: Loc) -> Operand {
     let [a, b] = [dot.a, dot.b].map(|whole| {
+        let shape = cx.ty(whole).shape.clone();
+        let [wide, narrow] = [DType::F32, DType::BF16].map(|dtype| vec![Type::tile(dtype, shape.clone())]);
         let mut rest = whole;
         let mut found = vec![];
         for _ in 0..parts {
-            let part = cx.cast(&Operand::value(rest, loc), DType::BF16, loc);
-            let back = cx.cast(&part, DType::F32, loc);
-            let (Some(part), Some(back)) = (cx.value(&part), cx.value(&back)) else { continue };
+            let part = cx.push(Cast::new(rest), narrow.clone(), loc)[0];
+            let back = cx.push(Cast::new(part), wide.clone(), loc)[0];
+            rest = cx.push(Scalar::named("sub", vec![rest, back]), wide.clone(), loc)[0];
             found.push(part);
-            let ty = cx.ty(rest).clone();
-            rest = cx.push(Scalar::named("sub", vec![rest, back]), vec![ty], loc)[0];
         }
         found
     });

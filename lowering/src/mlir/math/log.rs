@@ -136,10 +136,11 @@ pub fn log_f32(b: &mut Builder, x: Val) -> Val {
     with_special(b, x, parts.normal, result)
 }
 
-/// The logarithm of `1 + x`, which has the sign of `x`.
-pub fn log1p_f32(b: &mut Builder, x: Val) -> Val {
+/// The logarithm of `1 + x`, of `f32` or `f64`, which has the sign of `x`.
+pub fn log1p(b: &mut Builder, x: Val) -> Val {
     let parts = parts_of_sum(b, x);
-    let result = natural_f32(b, &parts);
+    let natural = if x.ty.elem == Elem::F32 { natural_f32 } else { natural_f64 };
+    let result = natural(b, &parts);
     let result = with_special(b, parts.normal, parts.normal, result);
     copysign(b, result, x)
 }
@@ -227,14 +228,6 @@ pub fn log_f64(b: &mut Builder, x: Val) -> Val {
     let parts = parts_f64(b, x);
     let result = natural_f64(b, &parts);
     with_special(b, x, parts.normal, result)
-}
-
-/// The logarithm of `1 + x`, which has the sign of `x`.
-pub fn log1p_f64(b: &mut Builder, x: Val) -> Val {
-    let parts = parts_of_sum(b, x);
-    let result = natural_f64(b, &parts);
-    let result = with_special(b, parts.normal, parts.normal, result);
-    copysign(b, result, x)
 }
 
 /// The natural logarithm of a positive, finite number.

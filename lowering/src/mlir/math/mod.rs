@@ -50,7 +50,7 @@ functions! {
     sigmoid: exp::sigmoid_f32, exp::sigmoid_f64;
     log: log::log_f32, log::log_f64;
     log2: log::log2_f32, log::log2_f64;
-    log1p: log::log1p_f32, log::log1p_f64;
+    log1p: log::log1p, log::log1p;
     sin: trig::sin_f32, trig::sin_f64;
     cos: trig::cos_f32, trig::cos_f64;
     tan: trig::tan_f32, trig::tan_f64;

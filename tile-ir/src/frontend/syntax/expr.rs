@@ -226,7 +226,10 @@ impl Parser<'_> {
                 ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect())
             }
             syn::Expr::If(expr) => return self.conditional(expr),
-            syn::Expr::Match(choice) => return match_lowering::parse(choice, self),
+            syn::Expr::Match(choice) => {
+                return optional::match_option(choice, self)
+                    .unwrap_or_else(|| match_lowering::parse(choice, self));
+            }
             syn::Expr::Closure(closure) => {
                 return match function::closure(closure, self) {
                     Some(closure) => Expr { kind: ExprKind::Closure(closure.into()), loc },

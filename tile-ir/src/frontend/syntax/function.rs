@@ -172,7 +172,7 @@ pub(super) fn value_type(ty: &syn::Type, errors: &mut Errors) -> ValueType {
         syn::Type::Path(path) if path.qself.is_none() => match path.path.segments.last() {
             Some(segment) if segment.ident == "Tile" => tile(segment, loc),
             Some(segment) if segment.ident == "Option" => optional::inner_type(ty)
-                .filter(|inner| optional::is_memory(inner, errors))
+                .filter(|inner| optional::check_memory(inner, errors))
                 .map(|inner| ValueType::Optional(Box::new(value_type(inner, errors)))),
             Some(segment) if segment.ident == "usize" || segment.ident == "isize" => {
                 Some(ValueType::Constant(loc))

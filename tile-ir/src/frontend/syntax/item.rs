@@ -335,7 +335,7 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
     };
     let inner = optional::inner_type(&typed.ty);
     let ty = match inner {
-        Some(inner) if !optional::is_memory(inner, errors) => ParamType::Failed,
+        Some(inner) if !optional::check_memory(inner, errors) => ParamType::Failed,
         Some(inner) => parse_param_type(inner, errors),
         None => parse_param_type(&typed.ty, errors),
     };

@@ -7,7 +7,6 @@ use proc_macro2::Ident;
 
 use super::ast::*;
 use super::expr::Parser;
-use super::optional;
 use crate::support::diagnostic::Loc;
 
 /// A value or range that an arm compares with; an arm has alternatives.
@@ -39,9 +38,6 @@ pub(crate) fn is_scrutinee(name: &Ident) -> bool {
 
 pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
     let loc = Loc::of(choice);
-    if let Some(kind) = optional::match_option(choice, parser) {
-        return Expr { kind, loc };
-    }
     let errors = parser.errors.len();
     let scrutinee = parser.expr(&choice.expr);
     let mut arms = vec![];
@@ -143,29 +139,34 @@ fn close_bool_arms(arms: &mut [MatchArm]) {
 /// `if match == a || match == b { body } else { otherwise }`
 fn if_else(name: &Ident, arm: MatchArm, otherwise: Option<Expr>) -> Expr {
     let loc = arm.body.loc;
-    let block = |value: Expr| {
-        let loc = value.loc;
-        match value.kind {
-            ExprKind::Block(block) => block,
-            kind if is_exit(&kind) => {
-                let statements = vec![Stmt::Expr(Expr { kind, loc })];
-                Rc::new(BlockExpr { items: Rc::default(), statements, value: None, loc })
-            }
-            kind => {
-                let value = Some(Box::new(Expr { kind, loc }));
-                Rc::new(BlockExpr { items: Rc::default(), statements: vec![], value, loc })
-            }
-        }
-    };
     let compared = arm.choices.into_iter().map(|choice| condition(name, choice, arm.loc));
     let joined = compared.reduce(|lhs, rhs| Expr {
         kind: ExprKind::Logic { and: false, op_loc: arm.loc, lhs: Box::new(lhs), rhs: Box::new(rhs) },
         loc: arm.loc,
     });
     let Some(joined) = joined else { return arm.body };
-    let kind =
-        ExprKind::If { condition: Box::new(joined), then: block(arm.body), otherwise: otherwise.map(block) };
+    let kind = ExprKind::If {
+        condition: Box::new(joined),
+        then: arm_block(arm.body),
+        otherwise: otherwise.map(arm_block),
+    };
     Expr { kind, loc }
+}
+
+/// What an arm computes, as a block.
+pub(super) fn arm_block(value: Expr) -> Rc<BlockExpr> {
+    let loc = value.loc;
+    match value.kind {
+        ExprKind::Block(block) => block,
+        kind if is_exit(&kind) => {
+            let statements = vec![Stmt::Expr(Expr { kind, loc })];
+            Rc::new(BlockExpr { items: Rc::default(), statements, value: None, loc })
+        }
+        kind => {
+            let value = Some(Box::new(Expr { kind, loc }));
+            Rc::new(BlockExpr { items: Rc::default(), statements: vec![], value, loc })
+        }
+    }
 }
 
 /// Exits are statements.

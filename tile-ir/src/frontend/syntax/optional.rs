@@ -7,6 +7,7 @@ use proc_macro2::Ident;
 
 use super::ast::*;
 use super::expr::Parser;
+use super::match_lowering::arm_block;
 use super::{Place, foreign_help};
 use crate::support::diagnostic::{Errors, Loc};
 
@@ -125,7 +126,7 @@ pub(super) fn if_let(expr: &syn::ExprIf, condition: &syn::ExprLet, parser: &mut 
 }
 
 /// `match option { Some(x) => .., None => .. }`; `None` where the arms are others.
-pub(super) fn match_option(choice: &syn::ExprMatch, parser: &mut Parser) -> Option<ExprKind> {
+pub(super) fn match_option(choice: &syn::ExprMatch, parser: &mut Parser) -> Option<Expr> {
     let [first, second] = &choice.arms[..] else { return None };
     let pattern = OptionPattern::of(&first.pat)?;
     let is_total = match (&pattern, OptionPattern::of(&second.pat)) {
@@ -136,16 +137,10 @@ pub(super) fn match_option(choice: &syn::ExprMatch, parser: &mut Parser) -> Opti
     if !is_total || first.guard.is_some() || second.guard.is_some() {
         return None;
     }
-    let Some(option) = option(&choice.expr, parser) else { return Some(ExprKind::Error) };
+    let loc = Loc::of(choice);
+    let Some(option) = option(&choice.expr, parser) else { return Some(Expr { kind: ExprKind::Error, loc }) };
     let mut block = |arm: &syn::Arm| {
-        let mut block = match &*arm.body {
-            syn::Expr::Block(body) => parser.block(&body.block),
-            body => {
-                let value = parser.arm(body);
-                let loc = value.loc;
-                BlockExpr { items: Rc::default(), statements: vec![], value: Some(Box::new(value)), loc }
-            }
-        };
+        let mut block = Rc::unwrap_or_clone(arm_block(parser.arm(&arm.body)));
         if let Some(pattern) = OptionPattern::of(&arm.pat) {
             pattern.bind(&option, &mut block);
         }
@@ -153,11 +148,11 @@ pub(super) fn match_option(choice: &syn::ExprMatch, parser: &mut Parser) -> Opti
     };
     let (then, otherwise) = (block(first), Some(block(second)));
     let condition = Box::new(method(&option, pattern.condition(), Loc::of(&first.pat)));
-    Some(ExprKind::If { condition, then, otherwise })
+    Some(Expr { kind: ExprKind::If { condition, then, otherwise }, loc })
 }
 
-/// That a type of memory may be optional, which a scalar may not.
-pub(super) fn is_memory(ty: &syn::Type, errors: &mut Errors) -> bool {
+/// Reports a type that cannot be optional: one that is no memory.
+pub(super) fn check_memory(ty: &syn::Type, errors: &mut Errors) -> bool {
     let is_memory = matches!(ty, syn::Type::Reference(_));
     if !is_memory {
         errors.push_help(

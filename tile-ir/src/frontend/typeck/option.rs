@@ -1,7 +1,6 @@
 //! Optional parameters, which a variant has or has not.
 
 use proc_macro2::Ident;
-use syn::ext::IdentExt;
 
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BOUND, HAS_NONE, HAS_SOME, Place, foreign_help};
@@ -13,32 +12,31 @@ pub(super) const OPTION_HELP: &str = "bind what it holds: `if let Some(x) = x { 
 impl Check<'_> {
     /// A method of an optional parameter, or what a pattern of one has become; `None` of any other receiver.
     pub(super) fn option_method(&mut self, receiver: &Operand, name: &Ident, loc: Loc) -> Option<Operand> {
-        let text = name.unraw().to_string();
+        let text = name.to_string();
         let is_pattern = [HAS_SOME, HAS_NONE, BOUND].contains(&text.as_str());
         let Item::Optional { held, is_some } = &receiver.item else {
             // What a pattern binds follows from its condition, which is reported.
             if is_pattern && text != BOUND && !matches!(receiver.item, Item::Failed) {
-                let found = self.describe(receiver);
-                let text = format!("this pattern is one of an option, found {found}");
-                self.error_help(
-                    receiver.loc,
-                    text,
-                    foreign_help("Some", Place::Function).unwrap_or_default(),
-                );
+                let problem = format!("this pattern is one of an option, found {}", self.describe(receiver));
+                let help = foreign_help("Some", Place::Function).unwrap_or_default();
+                self.error_help(receiver.loc, problem, help);
             }
             return is_pattern.then(|| Operand::failed(loc));
         };
-        let flag = |value| Operand::new(Item::Literal(Literal::named(LiteralValue::Bool(value))), loc);
-        let problem = match text.as_str() {
-            "is_some" => return Some(flag(*is_some)),
-            "is_none" => return Some(flag(!is_some)),
-            "unwrap" if *is_some => return Some(Operand::new((**held).clone(), loc)),
-            _ if text == HAS_SOME => return Some(flag(*is_some)),
-            _ if text == HAS_NONE => return Some(flag(!is_some)),
-            _ if text == BOUND => return Some(Operand::new((**held).clone(), loc)),
-            "unwrap" => "calls may leave this parameter out, and then it is `None`".to_string(),
-            _ => format!("`{text}` is not a method of an option"),
+        let flag = |value| Item::Literal(Literal::named(LiteralValue::Bool(value)));
+        let item = match text.as_str() {
+            "is_some" | HAS_SOME => flag(*is_some),
+            "is_none" | HAS_NONE => flag(!is_some),
+            BOUND => (**held).clone(),
+            "unwrap" if *is_some => (**held).clone(),
+            _ => {
+                let problem = match text.as_str() {
+                    "unwrap" => "calls may leave this parameter out, and then it is `None`".to_string(),
+                    _ => format!("`{text}` is not a method of an option"),
+                };
+                return Some(self.error_help(Loc::of(name), problem, OPTION_HELP));
+            }
         };
-        Some(self.error_help(Loc::of(name), problem, OPTION_HELP))
+        Some(Operand::new(item, loc))
     }
 }
