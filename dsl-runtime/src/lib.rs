@@ -179,7 +179,7 @@ pub use select_variant::{Choice, Chosen};
 pub use slice::{Slice, SliceMut};
 pub use stream::{LaunchOn, Stream};
 pub use temporary::Temporary;
-pub use view::{View, ViewMut};
+pub use view::{RowLayout, Rows, RowsMut, View, ViewMut};
 
 /// What a program that launches kernels needs.
 pub mod prelude {
@@ -187,7 +187,8 @@ pub mod prelude {
     pub type Tile<T = ()> = <T as tl::OfTiles>::Tile;
 
     pub use crate::{
-        Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        View, ViewMut, bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, fuse_struct, tl,
+        Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Rows, RowsMut, Slice,
+        SliceMut, Stream, View, ViewMut, bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module,
+        fuse_struct, tl,
     };
 }

@@ -14,7 +14,7 @@ use dsl_runtime::kernel::{Module, Variant};
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Arg, Choice};
 use fused_kernels::add_mul::add_mul;
-use fused_kernels::layer_norm::layer_norm;
+use fused_kernels::norm_kernels::norm;
 
 /// Kernels of a graph.
 const IN_GRAPH: usize = 100;
@@ -109,7 +109,8 @@ fn each_launch(device: &Device, launches: usize) -> Result<Vec<(&'static str, Ve
         Ok(())
     })?;
     let layer_norm_us = batches(device, launches, || {
-        layer_norm::<f32>(&input, &input, &input, &mut out, n, 1e-5).grid(1).launch(device)?;
+        let beta = Some(Slice::from(&input));
+        norm::<f32>(&input, &input, beta, &mut out, n, n, n, 1e-5).grid(1).launch(device)?;
         Ok(())
     })?;
     let mut all = vec![("add_mul, 5 parameters", add_mul_us), ("layer_norm, chosen variant", layer_norm_us)];
@@ -188,9 +189,8 @@ fn in_a_graph(device: &Device, rows: usize) -> Result<[f64; 2]> {
         let mut graph = device.stream().capture(captured, |(x, vector, out), stream| {
             for _ in 0..IN_GRAPH {
                 if works {
-                    layer_norm::<bf16>(*x, *vector, *vector, &mut **out, COLS as i32, 1e-5)
-                        .grid(rows)
-                        .launch(stream)?;
+                    let (beta, n) = (Some(Slice::from(*vector)), COLS as i32);
+                    norm::<bf16>(*x, *vector, beta, &mut **out, n, n, n, 1e-5).grid(rows).launch(stream)?;
                 } else {
                     nothing::<bf16>(*x, *vector, *vector, &mut **out, COLS as i32, 1e-5)
                         .grid(rows)
@@ -239,7 +239,8 @@ fn first_launch(image: Image) -> Result<()> {
     let input = device.upload(&[bf16::ONE; COLS])?;
     let mut out = device.zeros::<bf16>(COLS)?;
     device.synchronize()?;
-    let variant = layer_norm::KERNEL.smallest(&[DType::BF16], &[Choice::AtLeast(COLS as i128)])?;
+    let variant =
+        norm::KERNEL.smallest(&[DType::BF16], &[Choice::AtLeast(COLS as i128), Choice::Exact(1)])?;
     let variant = match image {
         Image::Ptx => without_cubins(variant),
         Image::Cubin => variant,
@@ -265,7 +266,7 @@ fn first_launch(image: Image) -> Result<()> {
 }
 
 /// One row, by a variant chosen here.
-fn call<'b>(variant: &'static Variant, input: &'b Buffer<bf16>, out: &'b mut Buffer<bf16>) -> Launch<'b, 6> {
+fn call<'b>(variant: &'static Variant, input: &'b Buffer<bf16>, out: &'b mut Buffer<bf16>) -> Launch<'b, 8> {
     let cols = input.len() as i32;
     let args = [
         Arg::slice::<bf16>(input),
@@ -273,11 +274,13 @@ fn call<'b>(variant: &'static Variant, input: &'b Buffer<bf16>, out: &'b mut Buf
         Arg::slice::<bf16>(input),
         Arg::slice_mut::<bf16>(out),
         Arg::scalar::<i32>(cols),
+        Arg::scalar::<i32>(cols),
+        Arg::scalar::<i32>(cols),
         Arg::scalar::<f32>(1e-5),
     ];
     // SAFETY: these are the parameters of the kernel that `KERNEL` describes, and the variant is one of its own, at
     // most with fewer images.
-    unsafe { Launch::new(&layer_norm::KERNEL, Ok(variant), args) }.grid(1)
+    unsafe { Launch::new(&norm::KERNEL, Ok(variant), args) }.grid(1)
 }
 
 /// The same variant, for the driver to compile.

@@ -17,7 +17,7 @@ use dsl_runtime::{DType, Result};
 use crate::activation::{Activation, with_activation};
 use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, along_rows};
+use crate::shape::{Checks, along_rows, row_stride};
 
 /// The elements of a row that one program of the gradient handles.
 const BLOCK: usize = 4096;
@@ -66,6 +66,8 @@ pub fn act_and_mul<T: LibraryFloat, const ACT: usize, const COLS: usize>(
     out: &mut [T],
     n_rows: i32,
     d: i32,
+    x_stride: i32,
+    out_stride: i32,
     gate: i32,
 ) {
     let row_tile = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
@@ -73,8 +75,8 @@ pub fn act_and_mul<T: LibraryFloat, const ACT: usize, const COLS: usize>(
         + tl::arange(0, if COLS == 256 { 1 } else { 1024 / COLS });
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let mask = (rows < n_rows).col() & (cols < d).row();
-    let v = tl::load(x + ((rows * 2 * d + gate).col() + cols.row()), mask).to::<f32>();
-    let up = tl::load(x + ((rows * 2 * d + (d - gate)).col() + cols.row()), mask).to::<f32>();
+    let v = tl::load(x + ((rows * x_stride + gate).col() + cols.row()), mask).to::<f32>();
+    let up = tl::load(x + ((rows * x_stride + (d - gate)).col() + cols.row()), mask).to::<f32>();
     let y = if ACT == 1 {
         tl::relu(v)
     } else if ACT == 2 {
@@ -86,7 +88,7 @@ pub fn act_and_mul<T: LibraryFloat, const ACT: usize, const COLS: usize>(
     } else {
         v
     };
-    tl::store(out + ((rows * d).col() + cols.row()), (y * up).to::<T>(), mask);
+    tl::store(out + ((rows * out_stride).col() + cols.row()), (y * up).to::<T>(), mask);
 }
 
 /// `dx` of `out = silu(a) * b`, with `a` at `gate`: recomputes the sigmoid from `x`.
@@ -96,19 +98,22 @@ pub fn swiglu_backward<T: LibraryFloat, const BLOCK: usize>(
     x: &[T],
     dx: &mut [T],
     d: i32,
+    dy_stride: i32,
+    x_stride: i32,
+    dx_stride: i32,
     gate: i32,
 ) {
     let row = tl::program_id(0);
     let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
     let mask = cols < d;
-    let dy = tl::load(dy + row * d + cols, mask).to::<f32>();
-    let a = tl::load(x + row * 2 * d + gate + cols, mask).to::<f32>();
-    let b = tl::load(x + row * 2 * d + (d - gate) + cols, mask).to::<f32>();
+    let dy = tl::load(dy + row * dy_stride + cols, mask).to::<f32>();
+    let a = tl::load(x + row * x_stride + gate + cols, mask).to::<f32>();
+    let b = tl::load(x + row * x_stride + (d - gate) + cols, mask).to::<f32>();
     let s = tl::sigmoid(a);
     let da = dy * b * (s + a * s * tl::sigmoid(-a));
     let db = dy * (a * s);
-    tl::store(dx + row * 2 * d + gate + cols, da.to::<T>(), mask);
-    tl::store(dx + row * 2 * d + (d - gate) + cols, db.to::<T>(), mask);
+    tl::store(dx + row * dx_stride + gate + cols, da.to::<T>(), mask);
+    tl::store(dx + row * dx_stride + (d - gate) + cols, db.to::<T>(), mask);
 }
 
 /// Which half of a row is activated.
@@ -143,7 +148,7 @@ impl Gate {
 /// GELU or GELU-tanh.
 #[derive(Clone, Copy)]
 pub struct ActAndMul<'a, T: LibraryFloat> {
-    x: Slice<'a, T>,
+    x: Rows<'a, T>,
     d: usize,
     activation: Activation,
     gate: Gate,
@@ -151,7 +156,7 @@ pub struct ActAndMul<'a, T: LibraryFloat> {
 
 impl<'a, T: LibraryFloat> ActAndMul<'a, T> {
     /// Rows of `2 * d` elements, of which the first half is activated.
-    pub fn new(x: impl Into<Slice<'a, T>>, d: usize, activation: Activation) -> Self {
+    pub fn new(x: impl Into<Rows<'a, T>>, d: usize, activation: Activation) -> Self {
         ActAndMul { x: x.into(), d, activation, gate: Gate::First }
     }
 
@@ -163,20 +168,22 @@ impl<'a, T: LibraryFloat> ActAndMul<'a, T> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; if there is no kernel with the activation; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
-        let (out, checks) = (out.into(), Checks("act_and_mul"));
-        let rows = checks.rows(("x", self.x.len()), 2 * self.d)?;
-        checks.same(("half of x", self.x.len() / 2), ("out", out.len()))?;
+    /// If the shapes do not fit each other, or rows are not contiguous; if there is no kernel with the activation; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<RowsMut<'o, T>>) -> Result<()> {
+        let (&ActAndMul { x, d, activation, gate }, out) = (self, out.into());
+        let checks = Checks("act_and_mul");
+        let rows = checks.halves(("x", x.layout()), ("out", out.layout()), d)?;
         if rows == 0 {
             return Ok(());
         }
-        let [d, gate] = [self.d as i32, self.gate.offset(self.d)];
-        let columns_per_program = columns(rows as i32, d) as usize;
-        let grid =
-            along_rows(self.d.div_ceil(columns_per_program), rows.div_ceil(rows_of(columns_per_program)));
-        with_activation!(checks, self.activation, [Gelu, GeluTanh, Silu], |ACT| {
-            act_and_mul::<T, ACT>(self.x, out, rows as i32, d, gate).grid(grid).launch(on)
+        let [x_stride, out_stride] = [row_stride(x.layout(), 2 * d), row_stride(out.layout(), d)];
+        let (x, out) = (x.memory(), out.into_memory());
+        let [n_rows, d_i32] = [rows as i32, d as i32];
+        let columns_per_program = columns(n_rows, d_i32) as usize;
+        let grid = along_rows(d.div_ceil(columns_per_program), rows.div_ceil(rows_of(columns_per_program)));
+        with_activation!(checks, activation, [Gelu, GeluTanh, Silu], |ACT| {
+            let call = act_and_mul::<T, ACT>;
+            call(x, out, n_rows, d_i32, x_stride, out_stride, gate.offset(d)).grid(grid).launch(on)
         })
     }
 }
@@ -184,15 +191,15 @@ impl<'a, T: LibraryFloat> ActAndMul<'a, T> {
 /// The gradient of [`ActAndMul`] with SiLU: from the gradient of its result and its input.
 #[derive(Clone, Copy)]
 pub struct SwigluBackward<'a, T: LibraryFloat> {
-    dy: Slice<'a, T>,
-    x: Slice<'a, T>,
+    dy: Rows<'a, T>,
+    x: Rows<'a, T>,
     d: usize,
     gate: Gate,
 }
 
 impl<'a, T: LibraryFloat> SwigluBackward<'a, T> {
     /// Rows of `d` elements of `dy` and `2 * d` of `x`, of which the first half is activated.
-    pub fn new(dy: impl Into<Slice<'a, T>>, x: impl Into<Slice<'a, T>>, d: usize) -> Self {
+    pub fn new(dy: impl Into<Rows<'a, T>>, x: impl Into<Rows<'a, T>>, d: usize) -> Self {
         SwigluBackward { dy: dy.into(), x: x.into(), d, gate: Gate::First }
     }
 
@@ -204,17 +211,21 @@ impl<'a, T: LibraryFloat> SwigluBackward<'a, T> {
     /// Computes the gradient of `x` into `dx`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, dx: impl Into<SliceMut<'o, T>>) -> Result<()> {
-        let (dx, checks) = (dx.into(), Checks("swiglu_backward"));
-        let rows = checks.rows(("x", self.x.len()), 2 * self.d)?;
-        checks.same(("half of x", self.x.len() / 2), ("dy", self.dy.len()))?;
-        checks.same(("x", self.x.len()), ("dx", dx.len()))?;
+    /// If the shapes do not fit each other, or rows are not contiguous; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, dx: impl Into<RowsMut<'o, T>>) -> Result<()> {
+        let (&SwigluBackward { dy, x, d, gate }, dx) = (self, dx.into());
+        let checks = Checks("swiglu_backward");
+        let rows = checks.halves(("x", x.layout()), ("dy", dy.layout()), d)?;
+        checks.matrices(("x", x.layout()), [("dx", dx.layout())], 2 * d)?;
         if rows == 0 {
             return Ok(());
         }
-        let call = swiglu_backward::<T, BLOCK>(self.dy, self.x, dx, self.d as i32, self.gate.offset(self.d));
-        call.grid((rows, self.d.div_ceil(BLOCK))).launch(on)
+        let [x_stride, dx_stride] = [x.layout(), dx.layout()].map(|layout| row_stride(layout, 2 * d));
+        let dy_stride = row_stride(dy.layout(), d);
+        let (dy, x, dx) = (dy.memory(), x.memory(), dx.into_memory());
+        let call = swiglu_backward::<T, BLOCK>;
+        let call = call(dy, x, dx, d as i32, dy_stride, x_stride, dx_stride, gate.offset(d));
+        call.grid((rows, d.div_ceil(BLOCK))).launch(on)
     }
 }
 

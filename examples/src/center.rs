@@ -13,7 +13,7 @@ use dsl_runtime::{DType, Result};
 
 use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, longest};
+use crate::shape::{Checks, longest, row_stride};
 
 /// The longest row that the tile of a cluster holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
@@ -29,61 +29,73 @@ const PIECE: usize = 8192;
 #[fuse_kernel(
     T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 16384, 32768], num_ctas = (BLOCK / 32768 * 4).max(1),
 )]
-pub fn center<T: LibraryFloat, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
+pub fn center<T: LibraryFloat, const BLOCK: usize>(
+    x: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    x_stride: i32,
+    out_stride: i32,
+) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    let x = tl::load(x + row * x_stride + cols, mask, 0.0).to::<f32>();
     let mean = tl::sum(x, 0) / n_cols as f32;
-    tl::store(out + row * n_cols + cols, (x - mean).to::<T>(), mask);
+    tl::store(out + row * out_stride + cols, (x - mean).to::<T>(), mask);
 }
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192], num_stages = 1)]
-pub fn center_long<T: LibraryFloat, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
+pub fn center_long<T: LibraryFloat, const BLOCK: usize>(
+    x: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    x_stride: i32,
+    out_stride: i32,
+) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mut lane_sums = tl::zeros::<f32>([BLOCK]);
     for first in (0..n_cols).step_by(BLOCK) {
-        lane_sums += tl::load(x + row * n_cols + first + cols, first + cols < n_cols, 0.0).to::<f32>();
+        lane_sums += tl::load(x + row * x_stride + first + cols, first + cols < n_cols, 0.0).to::<f32>();
     }
     let mean = tl::sum(lane_sums, 0) / n_cols as f32;
     for first in (0..n_cols).step_by(BLOCK) {
         let mask = first + cols < n_cols;
-        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
-        tl::store(out + row * n_cols + first + cols, (x - mean).to::<T>(), mask);
+        let x = tl::load(x + row * x_stride + first + cols, mask).to::<f32>();
+        tl::store(out + row * out_stride + first + cols, (x - mean).to::<T>(), mask);
     }
 }
 
 /// Subtracts its mean from each row of a matrix. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct Center<'a, T: LibraryFloat> {
-    x: Slice<'a, T>,
+    x: Rows<'a, T>,
     cols: usize,
 }
 
 impl<'a, T: LibraryFloat> Center<'a, T> {
     /// The rows of `x`, each of `cols` elements.
-    pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
+    pub fn new(x: impl Into<Rows<'a, T>>, cols: usize) -> Self {
         Center { x: x.into(), cols }
     }
 
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
-        let (out, checks) = (out.into(), Checks("center"));
-        checks.same(("x", self.x.len()), ("out", out.len()))?;
-        let rows = checks.rows(("x", self.x.len()), self.cols)?;
+    /// If the shapes do not fit each other, or rows are not contiguous; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<RowsMut<'o, T>>) -> Result<()> {
+        let (out, checks, cols) = (out.into(), Checks("center"), self.cols);
+        let layouts = [self.x.layout(), out.layout()];
+        let rows = checks.matrices(("x", layouts[0]), [("out", layouts[1])], cols)?;
         if rows == 0 {
             return Ok(());
         }
-        let n_cols = self.cols as i32;
-        if self.cols > longest(on, MAX_TILE, BLOCK_TILE) {
-            return center_long::<T, PIECE>(self.x, out, n_cols).grid(rows).launch(on);
-        }
-        center::<T>(self.x, out, n_cols).grid(rows).launch(on)
+        let [x_stride, out_stride] = layouts.map(|layout| row_stride(layout, cols));
+        let is_long = cols > longest(on, MAX_TILE, BLOCK_TILE);
+        let kernel = if is_long { center_long::<T, PIECE> } else { center::<T> };
+        let call = kernel(self.x.memory(), out.into_memory(), cols as i32, x_stride, out_stride);
+        call.grid(rows).launch(on)
     }
 }
 

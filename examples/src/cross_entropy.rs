@@ -419,7 +419,7 @@ impl<'a> CrossEntropy<'a> {
     /// The number of rows, if all lengths fit.
     fn rows(&self, logits: usize, vectors: &[(&str, usize)]) -> Result<usize> {
         let checks = Checks("cross_entropy");
-        let rows = checks.rows_up_to(("logits", logits), self.classes, i32::MAX as usize)?;
+        let rows = checks.rows(("logits", logits), self.classes)?;
         checks.same(("targets", self.targets.len()), ("a column of logits", rows))?;
         for &vector in vectors {
             checks.same(("targets", self.targets.len()), vector)?;

@@ -14,7 +14,7 @@ use dsl_runtime::{DType, Result};
 
 use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, longest};
+use crate::shape::{Checks, longest, row_stride};
 
 /// The longest row that the tile of a cluster holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
@@ -30,44 +30,58 @@ const PIECE: usize = 8192;
 #[fuse_kernel(
     T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 16384, 32768], num_ctas = (BLOCK / 32768 * 4).max(1),
 )]
-pub fn l2_norm<T: LibraryFloat, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, eps: f32) {
+pub fn l2_norm<T: LibraryFloat, const BLOCK: usize>(
+    x: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    x_stride: i32,
+    out_stride: i32,
+    eps: f32,
+) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    let x = tl::load(x + row * x_stride + cols, mask, 0.0).to::<f32>();
     let scale = 1.0 / tl::maximum(tl::sqrt(tl::sum(x * x, 0)), eps);
-    tl::store(out + row * n_cols + cols, (x * scale).to::<T>(), mask);
+    tl::store(out + row * out_stride + cols, (x * scale).to::<T>(), mask);
 }
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192], num_stages = 1)]
-pub fn l2_norm_long<T: LibraryFloat, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, eps: f32) {
+pub fn l2_norm_long<T: LibraryFloat, const BLOCK: usize>(
+    x: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    x_stride: i32,
+    out_stride: i32,
+    eps: f32,
+) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mut squares = tl::zeros::<f32>([BLOCK]);
     for first in (0..n_cols).step_by(BLOCK) {
-        let x = tl::load(x + row * n_cols + first + cols, first + cols < n_cols, 0.0).to::<f32>();
+        let x = tl::load(x + row * x_stride + first + cols, first + cols < n_cols, 0.0).to::<f32>();
         squares += x * x;
     }
     let scale = 1.0 / tl::maximum(tl::sqrt(tl::sum(squares, 0)), eps);
     for first in (0..n_cols).step_by(BLOCK) {
         let mask = first + cols < n_cols;
-        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
-        tl::store(out + row * n_cols + first + cols, (x * scale).to::<T>(), mask);
+        let x = tl::load(x + row * x_stride + first + cols, mask).to::<f32>();
+        tl::store(out + row * out_stride + first + cols, (x * scale).to::<T>(), mask);
     }
 }
 
 /// Scales each row of a matrix to length 1. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct L2Norm<'a, T: LibraryFloat> {
-    x: Slice<'a, T>,
+    x: Rows<'a, T>,
     cols: usize,
     eps: f32,
 }
 
 impl<'a, T: LibraryFloat> L2Norm<'a, T> {
     /// The rows of `x`, each of `cols` elements; `eps` is 1e-12.
-    pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
+    pub fn new(x: impl Into<Rows<'a, T>>, cols: usize) -> Self {
         L2Norm { x: x.into(), cols, eps: 1e-12 }
     }
 
@@ -79,19 +93,19 @@ impl<'a, T: LibraryFloat> L2Norm<'a, T> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
-        let (out, checks) = (out.into(), Checks("l2_norm"));
-        checks.same(("x", self.x.len()), ("out", out.len()))?;
-        let rows = checks.rows(("x", self.x.len()), self.cols)?;
+    /// If the shapes do not fit each other, or rows are not contiguous; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<RowsMut<'o, T>>) -> Result<()> {
+        let (out, checks, cols) = (out.into(), Checks("l2_norm"), self.cols);
+        let layouts = [self.x.layout(), out.layout()];
+        let rows = checks.matrices(("x", layouts[0]), [("out", layouts[1])], cols)?;
         if rows == 0 {
             return Ok(());
         }
-        let n_cols = self.cols as i32;
-        if self.cols > longest(on, MAX_TILE, BLOCK_TILE) {
-            return l2_norm_long::<T, PIECE>(self.x, out, n_cols, self.eps).grid(rows).launch(on);
-        }
-        l2_norm::<T>(self.x, out, n_cols, self.eps).grid(rows).launch(on)
+        let [x_stride, out_stride] = layouts.map(|layout| row_stride(layout, cols));
+        let is_long = cols > longest(on, MAX_TILE, BLOCK_TILE);
+        let kernel = if is_long { l2_norm_long::<T, PIECE> } else { l2_norm::<T> };
+        let call = kernel(self.x.memory(), out.into_memory(), cols as i32, x_stride, out_stride, self.eps);
+        call.grid(rows).launch(on)
     }
 }
 

@@ -15,18 +15,17 @@ use dsl_runtime::prelude::*;
 use crate::activation::Activation;
 use crate::float::LibraryFloat;
 use crate::layer_norm;
+use crate::norm_kernels::layer_norm_gelu;
 use crate::reference::Expected;
-use crate::shape::Checks;
+use crate::shape::{Checks, row_stride};
 
 /// The longest row that the kernel was built for.
 pub const MAX_COLS: usize = 32768;
 
-pub use crate::layer_norm::kernels::layer_norm_gelu;
-
 /// Normalizes each row of a matrix and applies GELU. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct LayerNormGelu<'a, T: LibraryFloat> {
-    x: Slice<'a, T>,
+    x: Rows<'a, T>,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
     eps: f32,
@@ -35,7 +34,7 @@ pub struct LayerNormGelu<'a, T: LibraryFloat> {
 impl<'a, T: LibraryFloat> LayerNormGelu<'a, T> {
     /// The rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
     pub fn new(
-        x: impl Into<Slice<'a, T>>,
+        x: impl Into<Rows<'a, T>>,
         gamma: impl Into<Slice<'a, T>>,
         beta: impl Into<Slice<'a, T>>,
     ) -> Self {
@@ -50,16 +49,20 @@ impl<'a, T: LibraryFloat> LayerNormGelu<'a, T> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other, or rows are longer than [`MAX_COLS`]; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
-        let (out, checks, cols) = (out.into(), Checks("layer_norm_gelu"), self.gamma.len());
-        checks.same(("x", self.x.len()), ("out", out.len()))?;
+    /// If the shapes do not fit each other, rows are not contiguous or longer than [`MAX_COLS`]; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<RowsMut<'o, T>>) -> Result<()> {
+        let (x, out, checks, cols) = (self.x, out.into(), Checks("layer_norm_gelu"), self.gamma.len());
         checks.same(("gamma", cols), ("beta", self.beta.len()))?;
-        let rows = checks.rows_up_to(("x", self.x.len()), cols, MAX_COLS)?;
+        checks.most_columns(cols, MAX_COLS)?;
+        let rows = checks.matrices(("x", x.layout()), [("out", out.layout())], cols)?;
         if rows == 0 {
             return Ok(());
         }
-        layer_norm_gelu::<T>(self.x, self.gamma, self.beta, out, cols as i32, self.eps).grid(rows).launch(on)
+        let [x_stride, out_stride] = [x.layout(), out.layout()].map(|layout| row_stride(layout, cols));
+        let (x, out) = (x.memory(), out.into_memory());
+        let call = layer_norm_gelu::<T>;
+        let call = call(x, self.gamma, self.beta, out, cols as i32, x_stride, out_stride, self.eps);
+        call.grid(rows).launch(on)
     }
 }
 

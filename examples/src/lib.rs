@@ -19,7 +19,7 @@
 //! | [`attention_decode`] | of a few queries over many keys, split over programs |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
 //! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |
-//! | [`layer_norm`], [`rms_norm`] | norms of rows of any length; RMSNorm with a residual that is updated in place |
+//! | [`layer_norm`], [`rms_norm`], [`norm_kernels`] | norms of rows of any length; RMSNorm with a residual that is updated in place; their kernels |
 //! | [`add_layer_norm`], [`norm_activation`] | LayerNorm of a residual that is updated in place; LayerNorm or RMSNorm, an [`activation`] and a residual |
 //! | [`layer_norm_gelu`], [`center`], [`l2_norm`], [`group_norm`] | LayerNorm and GELU; mean-centering; length 1; groups of channels |
 //! | [`batch_norm`], [`batch_norm_kernels`] | BatchNorm in inference and in training, with a residual and ReLU; its kernels |
@@ -43,7 +43,7 @@
 //! | feature | modules | turns on |
 //! | --- | --- | --- |
 //! | `elementwise` | [`act_and_mul`], [`add_activation`], [`add_mul`], [`bias_activation`], [`fusion_flags`], [`linear_combination`], [`scale_relu`] | |
-//! | `norms` | [`add_layer_norm`], [`batch_norm`], [`batch_norm_kernels`], [`center`], [`group_norm`], [`l2_norm`], [`layer_norm`], [`layer_norm_backward`], [`layer_norm_gelu`], [`norm_activation`], [`partials`], [`rms_norm`], [`rms_norm_backward`] | |
+//! | `norms` | [`add_layer_norm`], [`batch_norm`], [`batch_norm_kernels`], [`center`], [`group_norm`], [`l2_norm`], [`layer_norm`], [`layer_norm_backward`], [`layer_norm_gelu`], [`norm_activation`], [`norm_kernels`], [`partials`], [`rms_norm`], [`rms_norm_backward`] | |
 //! | `softmax` | [`softmax`](mod@softmax), [`masked_softmax`], [`cross_entropy`] | |
 //! | `dropout` | [`dropout`], [`bias_dropout`], [`partials`] | |
 //! | `embedding`, `gating`, `recurrence` | [`embedding`], [`gating`], [`recurrence`] | |
@@ -170,6 +170,8 @@ pub mod moe_kernels;
 pub mod moe_reference;
 #[cfg(feature = "norms")]
 pub mod norm_activation;
+#[cfg(feature = "norms")]
+pub mod norm_kernels;
 #[cfg(feature = "layers")]
 pub mod norm_linear;
 pub mod online_softmax;
@@ -234,14 +236,13 @@ kernels! {
         group_norm::group_norm_large,
         l2_norm::l2_norm,
         l2_norm::l2_norm_long,
-        layer_norm::layer_norm,
-        layer_norm::layer_norm_short,
-        layer_norm::layer_norm_cluster,
-        layer_norm::layer_norm_wide,
-        layer_norm::layer_norm_long,
-        layer_norm_gelu::layer_norm_gelu,
-        add_layer_norm::add_layer_norm,
-        add_layer_norm::add_layer_norm_long,
+        norm_kernels::norm,
+        norm_kernels::norm_short,
+        norm_kernels::norm_cluster,
+        norm_kernels::layer_norm_wide,
+        norm_kernels::norm_long,
+        norm_kernels::add_norm,
+        norm_kernels::layer_norm_gelu,
         norm_activation::norm_activation,
         norm_activation::norm_activation_long,
         batch_norm_kernels::channel_statistics,
@@ -253,12 +254,6 @@ kernels! {
         layer_norm_backward::layer_norm_backward_long,
         rms_norm_backward::rms_norm_backward,
         rms_norm_backward::rms_norm_backward_long,
-        rms_norm::rms_norm,
-        rms_norm::rms_norm_short,
-        rms_norm::rms_norm_cluster,
-        rms_norm::rms_norm_long,
-        rms_norm::add_rms_norm,
-        rms_norm::add_rms_norm_long,
     ]
     any(feature = "dropout", feature = "norms") => [
         partials::column_partials,

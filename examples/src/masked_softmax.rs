@@ -13,11 +13,11 @@
 use std::ops::Range;
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Result};
+use dsl_runtime::{DType, Result, RowLayout};
 
 use crate::float::{LibraryElement, LibraryFloat};
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, MAX_GRID_YZ};
+use crate::shape::{Checks, MAX_GRID_YZ, row_stride};
 use crate::softmax::{SoftmaxOutput, softmax_scores};
 
 /// The longest row that one tile holds; longer ones are read in pieces.
@@ -47,6 +47,8 @@ pub fn masked_softmax<T: LibraryFloat, M: LibraryElement, const ADDITIVE: bool, 
     mask_values: &[M],
     out: &mut [T],
     n_cols: i32,
+    x_stride: i32,
+    out_stride: i32,
     scale: f32,
     log: bool,
 ) {
@@ -57,7 +59,7 @@ pub fn masked_softmax<T: LibraryFloat, M: LibraryElement, const ADDITIVE: bool, 
     };
     let cols = tl::arange(0, BLOCK);
     let in_bounds = cols < n_cols;
-    let (x, mask_values) = (x + row * n_cols + cols, mask_values + mask_row * n_cols + cols);
+    let (x, mask_values) = (x + row * x_stride + cols, mask_values + mask_row * n_cols + cols);
     let scores = |x, mask_values| {
         let (z, mask_values) = (x.to::<f32>() * scale, mask_values.to::<f32>());
         // Out of bounds the loads give `false`.
@@ -75,7 +77,7 @@ pub fn masked_softmax<T: LibraryFloat, M: LibraryElement, const ADDITIVE: bool, 
     } else {
         exps * tl::select(row_sum == 0.0, 0.0, 1.0 / row_sum)
     };
-    tl::store(out + row * n_cols + cols, y.to::<T>(), in_bounds);
+    tl::store(out + row * out_stride + cols, y.to::<T>(), in_bounds);
 }
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the largest of
@@ -94,6 +96,8 @@ pub fn masked_softmax_long<T: LibraryFloat, M: LibraryElement, const ADDITIVE: b
     out: &mut [T],
     mask_rows: i32,
     n_cols: i32,
+    x_stride: i32,
+    out_stride: i32,
     scale: f32,
     log: bool,
 ) {
@@ -104,7 +108,7 @@ pub fn masked_softmax_long<T: LibraryFloat, M: LibraryElement, const ADDITIVE: b
     let mut lane_sum = tl::zeros::<f32>([BLOCK]);
     for first in (0..n_cols).step_by(BLOCK) {
         let in_bounds = first + cols < n_cols;
-        let z = tl::load(x + row * n_cols + first + cols, in_bounds).to::<f32>() * scale;
+        let z = tl::load(x + row * x_stride + first + cols, in_bounds).to::<f32>() * scale;
         let mask_piece = tl::load(mask_values + mask_row * n_cols + first + cols, in_bounds).to::<f32>();
         let is_kept = if ADDITIVE { in_bounds } else { mask_piece != 0.0 };
         let z = tl::select(is_kept, if ADDITIVE { z + mask_piece } else { z }, f32::NEG_INFINITY);
@@ -121,7 +125,7 @@ pub fn masked_softmax_long<T: LibraryFloat, M: LibraryElement, const ADDITIVE: b
     let log_denom = log2_denom * f32::consts::LN_2;
     for first in (0..n_cols).step_by(BLOCK) {
         let in_bounds = first + cols < n_cols;
-        let z = tl::load(x + row * n_cols + first + cols, in_bounds).to::<f32>() * scale;
+        let z = tl::load(x + row * x_stride + first + cols, in_bounds).to::<f32>() * scale;
         let mask_piece = tl::load(mask_values + mask_row * n_cols + first + cols, in_bounds).to::<f32>();
         let z = if ADDITIVE { z + mask_piece } else { tl::select(mask_piece != 0.0, z, f32::NEG_INFINITY) };
         let y = tl::select(
@@ -129,7 +133,7 @@ pub fn masked_softmax_long<T: LibraryFloat, M: LibraryElement, const ADDITIVE: b
             z - safe_max - log_denom,
             tl::exp2((z - safe_max) * f32::consts::LOG2_E - log2_denom),
         );
-        tl::store(out + row * n_cols + first + cols, y.to::<T>(), in_bounds);
+        tl::store(out + row * out_stride + first + cols, y.to::<T>(), in_bounds);
     }
 }
 
@@ -145,7 +149,7 @@ pub enum Mask<'a, T: LibraryFloat> {
 /// The softmax of each row of a matrix under a mask. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct MaskedSoftmax<'a, T: LibraryFloat> {
-    x: Slice<'a, T>,
+    x: Rows<'a, T>,
     mask: Mask<'a, T>,
     cols: usize,
     scale: f32,
@@ -154,7 +158,7 @@ pub struct MaskedSoftmax<'a, T: LibraryFloat> {
 
 impl<'a, T: LibraryFloat> MaskedSoftmax<'a, T> {
     /// The rows of `x`, each of `cols` elements; a scale of 1, and probabilities.
-    pub fn new(x: impl Into<Slice<'a, T>>, mask: Mask<'a, T>, cols: usize) -> Self {
+    pub fn new(x: impl Into<Rows<'a, T>>, mask: Mask<'a, T>, cols: usize) -> Self {
         MaskedSoftmax { x: x.into(), mask, cols, scale: 1.0, form: SoftmaxOutput::Probability }
     }
 
@@ -171,50 +175,59 @@ impl<'a, T: LibraryFloat> MaskedSoftmax<'a, T> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
-        let (mut out, cols) = (out.into(), self.cols as i32);
-        let (rows, mask_rows) = self.rows(out.len())?;
+    /// If the shapes do not fit each other, or rows are not contiguous; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<RowsMut<'o, T>>) -> Result<()> {
+        let (&MaskedSoftmax { x, mask, cols, scale, form }, out) = (self, out.into());
+        let (rows, mask_rows) = self.rows(out.layout())?;
         if rows == 0 {
             return Ok(());
         }
-        let (scale, log) = (self.scale, self.form == SoftmaxOutput::Logarithm);
-        if self.cols > MAX_TILE {
+        let [x_stride, out_stride] = [x.layout(), out.layout()].map(|layout| row_stride(layout, cols));
+        let (x, mut out) = (x.memory(), out.into_memory());
+        let (n_cols, log) = (cols as i32, form == SoftmaxOutput::Logarithm);
+        if cols > MAX_TILE {
             let rows_of_mask = mask_rows as i32;
-            return match self.mask {
+            return match mask {
                 Mask::Add(mask) => {
                     let call = masked_softmax_long::<T, T, true, PIECE>;
-                    call(self.x, mask, out, rows_of_mask, cols, scale, log).grid(rows).launch(on)
+                    let call = call(x, mask, out, rows_of_mask, n_cols, x_stride, out_stride, scale, log);
+                    call.grid(rows).launch(on)
                 }
                 Mask::Keep(mask) => {
                     let call = masked_softmax_long::<T, bool, false, PIECE>;
-                    call(self.x, mask, out, rows_of_mask, cols, scale, log).grid(rows).launch(on)
+                    let call = call(x, mask, out, rows_of_mask, n_cols, x_stride, out_stride, scale, log);
+                    call.grid(rows).launch(on)
                 }
             };
         }
-        for launch in row_launches(rows, mask_rows, self.cols <= MAX_ROW_MAJOR) {
-            let [elements, mask_elements] =
-                [launch.rows, launch.mask_rows].map(|r| r.start * self.cols..r.end * self.cols);
-            let (x, out) = (self.x.slice(elements.clone()), out.slice_mut(elements));
-            match self.mask {
+        // From the first element of the first row to the last of the last.
+        let elements = |rows: &Range<usize>, stride: i32| {
+            let stride = stride as usize;
+            rows.start * stride..(rows.end - 1) * stride + cols
+        };
+        for RowLaunch { rows, mask_rows, grid } in row_launches(rows, mask_rows, cols <= MAX_ROW_MAJOR) {
+            let (x, of_mask) = (x.slice(elements(&rows, x_stride)), elements(&mask_rows, n_cols));
+            let out = out.slice_mut(elements(&rows, out_stride));
+            match mask {
                 Mask::Add(mask) => {
                     let call = masked_softmax::<T, T, true>;
-                    call(x, mask.slice(mask_elements), out, cols, scale, log).grid(launch.grid).launch(on)?;
+                    let call = call(x, mask.slice(of_mask), out, n_cols, x_stride, out_stride, scale, log);
+                    call.grid(grid).launch(on)?;
                 }
                 Mask::Keep(mask) => {
                     let call = masked_softmax::<T, bool, false>;
-                    call(x, mask.slice(mask_elements), out, cols, scale, log).grid(launch.grid).launch(on)?;
+                    let call = call(x, mask.slice(of_mask), out, n_cols, x_stride, out_stride, scale, log);
+                    call.grid(grid).launch(on)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// The rows of the scores and of the mask, if all lengths fit.
-    fn rows(&self, out: usize) -> Result<(usize, usize)> {
+    /// The rows of the scores and of the mask, if all shapes fit.
+    fn rows(&self, out: RowLayout) -> Result<(usize, usize)> {
         let checks = Checks("masked_softmax");
-        checks.same(("x", self.x.len()), ("out", out))?;
-        let rows = checks.rows_up_to(("x", self.x.len()), self.cols, i32::MAX as usize)?;
+        let rows = checks.matrices(("x", self.x.layout()), [("out", out)], self.cols)?;
         let len = match self.mask {
             Mask::Add(mask) => mask.len(),
             Mask::Keep(mask) => mask.len(),

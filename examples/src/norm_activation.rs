@@ -18,7 +18,7 @@ use dsl_runtime::prelude::*;
 use crate::activation::Activation;
 use crate::float::LibraryFloat;
 use crate::reference::Expected;
-use crate::shape::Checks;
+use crate::shape::{Checks, row_stride};
 use crate::{layer_norm, rms_norm};
 
 /// The longest row that a tile holds; longer ones are read in pieces.
@@ -66,6 +66,9 @@ mod kernels {
         residual: &[T],
         out: &mut [T],
         n_cols: i32,
+        x_stride: i32,
+        residual_stride: i32,
+        out_stride: i32,
         eps: f32,
         subtract_mean: i32,
         add_residual: i32,
@@ -73,7 +76,7 @@ mod kernels {
     ) {
         let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
         let mask = cols < n_cols;
-        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+        let x = tl::load(x + row * x_stride + cols, mask, 0.0).to::<f32>();
         let mut mean = 0.0;
         if subtract_mean != 0 {
             mean = tl::sum(x, 0) / n_cols as f32;
@@ -82,8 +85,8 @@ mod kernels {
         let scale = tl::rsqrt(tl::sum(centered * centered, 0) / n_cols as f32 + eps);
         let gamma = tl::load(gamma + cols, mask).to::<f32>();
         let beta = tl::load(beta + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
-        let residual = tl::load(residual + row * n_cols + cols, mask & (add_residual != 0), 0.0);
-        epilogue::<T>(out + row * n_cols + cols, mask, centered * scale * gamma + beta, residual, act);
+        let residual = tl::load(residual + row * residual_stride + cols, mask & (add_residual != 0), 0.0);
+        epilogue::<T>(out + row * out_stride + cols, mask, centered * scale * gamma + beta, residual, act);
     }
 
     /// The same of rows longer than any tile: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
@@ -96,6 +99,9 @@ mod kernels {
         residual: &[T],
         out: &mut [T],
         n_cols: i32,
+        x_stride: i32,
+        residual_stride: i32,
+        out_stride: i32,
         eps: f32,
         subtract_mean: i32,
         add_residual: i32,
@@ -109,7 +115,7 @@ mod kernels {
         for first in (0..n_cols).step_by(BLOCK) {
             n_seen += 1.0;
             let mask = first + cols < n_cols;
-            let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+            let x = tl::load(x + row * x_stride + first + cols, mask).to::<f32>();
             let delta = tl::select(mask, x - means, 0.0);
             means += tl::select(subtract_mean != 0, delta * (1.0 / n_seen), 0.0);
             squares += delta * (x - means);
@@ -119,12 +125,13 @@ mod kernels {
         let scale = tl::rsqrt(var + eps);
         for first in (0..n_cols).step_by(BLOCK) {
             let mask = first + cols < n_cols;
-            let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
-            let residual = tl::load(residual + row * n_cols + first + cols, mask & (add_residual != 0), 0.0);
+            let x = tl::load(x + row * x_stride + first + cols, mask).to::<f32>();
+            let residual =
+                tl::load(residual + row * residual_stride + first + cols, mask & (add_residual != 0), 0.0);
             let gamma = tl::load(gamma + first + cols, mask).to::<f32>();
             let beta = tl::load(beta + first + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
             let y = (x - mean) * scale * gamma + beta;
-            epilogue::<T>(out + row * n_cols + first + cols, mask, y, residual, act);
+            epilogue::<T>(out + row * out_stride + first + cols, mask, y, residual, act);
         }
     }
 }
@@ -134,11 +141,11 @@ pub use kernels::{norm_activation, norm_activation_long};
 /// The activation of the norm of each row: `NormActivation::rms_norm(&x, &gamma, Activation::Silu)`.
 #[derive(Clone, Copy)]
 pub struct NormActivation<'a, T: LibraryFloat> {
-    x: Slice<'a, T>,
+    x: Rows<'a, T>,
     gamma: Slice<'a, T>,
     /// Where it is none, the norm is RMSNorm.
     beta: Option<Slice<'a, T>>,
-    residual: Option<Slice<'a, T>>,
+    residual: Option<Rows<'a, T>>,
     activation: Activation,
     eps: f32,
 }
@@ -146,7 +153,7 @@ pub struct NormActivation<'a, T: LibraryFloat> {
 impl<'a, T: LibraryFloat> NormActivation<'a, T> {
     /// LayerNorm of the rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
     pub fn layer_norm(
-        x: impl Into<Slice<'a, T>>,
+        x: impl Into<Rows<'a, T>>,
         gamma: impl Into<Slice<'a, T>>,
         beta: impl Into<Slice<'a, T>>,
         activation: Activation,
@@ -157,7 +164,7 @@ impl<'a, T: LibraryFloat> NormActivation<'a, T> {
 
     /// RMSNorm of the rows of `x`, each as long as `gamma`; `eps` is 1e-6.
     pub fn rms_norm(
-        x: impl Into<Slice<'a, T>>,
+        x: impl Into<Rows<'a, T>>,
         gamma: impl Into<Slice<'a, T>>,
         activation: Activation,
     ) -> Self {
@@ -166,7 +173,7 @@ impl<'a, T: LibraryFloat> NormActivation<'a, T> {
     }
 
     /// What is added at the end, as long as `x`.
-    pub fn residual(self, residual: impl Into<Slice<'a, T>>) -> Self {
+    pub fn residual(self, residual: impl Into<Rows<'a, T>>) -> Self {
         NormActivation { residual: Some(residual.into()), ..self }
     }
 
@@ -178,51 +185,36 @@ impl<'a, T: LibraryFloat> NormActivation<'a, T> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
-        let (out, checks, cols) = (out.into(), Checks("norm_activation"), self.gamma.len());
-        checks.same(("x", self.x.len()), ("out", out.len()))?;
-        if let Some(beta) = self.beta {
-            checks.same(("gamma", cols), ("beta", beta.len()))?;
-        }
-        if let Some(residual) = self.residual {
-            checks.same(("x", self.x.len()), ("residual", residual.len()))?;
-        }
-        let rows = checks.rows(("x", self.x.len()), cols)?;
+    /// If the shapes do not fit each other, or rows are not contiguous; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<RowsMut<'o, T>>) -> Result<()> {
+        let &NormActivation { x, gamma, eps, .. } = self;
+        let (out, checks, cols) = (out.into(), Checks("norm_activation"), gamma.len());
+        // Absent arguments are not read: others of the same length stand for them, so that the guards are the same.
+        let (beta, residual) = (self.beta.unwrap_or(gamma), self.residual.unwrap_or(x));
+        checks.same(("gamma", cols), ("beta", beta.len()))?;
+        let layouts = [x.layout(), residual.layout(), out.layout()];
+        let rows =
+            checks.matrices(("x", layouts[0]), [("residual", layouts[1]), ("out", layouts[2])], cols)?;
         if rows == 0 {
             return Ok(());
         }
-        let (x, gamma) = (self.x, self.gamma);
-        // Absent arguments are not read: a slice of the same length stands for them, so that the guards are the same.
-        let (beta, residual_values) = (self.beta.unwrap_or(gamma), self.residual.unwrap_or(x));
         let [subtract_mean, add_residual] = [self.beta.is_some(), self.residual.is_some()].map(i32::from);
-        let (n_cols, eps, act) = (cols as i32, self.eps, self.activation as i32);
-        if cols > MAX_TILE {
-            let call = norm_activation_long::<T, PIECE>(
-                x,
-                gamma,
-                beta,
-                residual_values,
-                out,
-                n_cols,
-                eps,
-                subtract_mean,
-                add_residual,
-                act,
-            );
-            return call.grid(rows).launch(on);
-        }
-        let call = norm_activation::<T>(
-            x,
+        let [x_stride, residual_stride, out_stride] = layouts.map(|layout| row_stride(layout, cols));
+        let kernel = if cols > MAX_TILE { norm_activation_long::<T, PIECE> } else { norm_activation::<T> };
+        let call = kernel(
+            x.memory(),
             gamma,
             beta,
-            residual_values,
-            out,
-            n_cols,
+            residual.memory(),
+            out.into_memory(),
+            cols as i32,
+            x_stride,
+            residual_stride,
+            out_stride,
             eps,
             subtract_mean,
             add_residual,
-            act,
+            self.activation as i32,
         );
         call.grid(rows).launch(on)
     }

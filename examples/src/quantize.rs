@@ -19,11 +19,11 @@
 //! Learning*, 2022, arXiv:2209.05433; per-token scales and fused norms as in vLLM.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Result};
+use dsl_runtime::{DType, Result, RowLayout};
 
 use crate::float::{HalfFloat, QuantizedElement};
 use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
-use crate::shape::{Checks, short_programs};
+use crate::shape::{Checks, row_stride, short_programs};
 
 /// The longest row that the kernels were built for.
 pub const MAX_COLS: usize = 32768;
@@ -55,6 +55,7 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::float::{HalfFloat, QuantizedElement};
+    use crate::welford::{center, row_sums};
 
     /// Returns `y * quant_max / abs_max`, for any `abs_max`. Where `NORM` is 0 the elements are 16-bit floats, and a quotient that is
     /// halfway between two results is exact: it is corrected by its remainder.
@@ -76,8 +77,34 @@ mod kernels {
         (abs_max.to::<f64>() / quant_max.to::<f64>()).to::<f32>()
     }
 
-    /// Quantizes a row, or its norm, and gives its scale. `NORM` says which norm; `ROUND` whether `Q` holds
-    /// integers.
+    /// What is quantized of the rows of `x`, `[N]` where `AXIS` is 0, `[M, N]` where it is 1: `NORM` says which norm. `cols` is the index of
+    /// each column. Past the end of a row `x` is 0.
+    #[fuse_fn]
+    fn norm_of<T: Float, const NORM: usize, const AXIS: usize, const BLOCK: usize>(
+        x: Tile<f32>,
+        gamma: &[T],
+        beta: &[T],
+        cols: Tile<i32>,
+        n_cols: i32,
+        eps: f32,
+    ) -> Tile<f32> {
+        let mask = cols < n_cols;
+        if NORM == 0 {
+            x
+        } else if NORM == 1 {
+            let scale = tl::rsqrt(row_sums::<AXIS>(x * x) / n_cols as f32 + eps);
+            x * scale * tl::load(gamma + cols, mask).to::<f32>()
+        } else {
+            let (_, mean, var) = center::<AXIS>(x, mask, n_cols);
+            let scale = tl::rsqrt(var + eps);
+            // With many elements to a thread, one fma to shift and scale takes fewer registers.
+            let x_hat = if BLOCK >= 12288 { tl::fma(x, scale, -mean * scale) } else { (x - mean) * scale };
+            let gamma = tl::load(gamma + cols, mask).to::<f32>();
+            x_hat * gamma + tl::load(beta + cols, mask).to::<f32>()
+        }
+    }
+
+    /// Quantizes a row, or its norm, and gives its scale. `ROUND` says whether `Q` holds integers.
     #[fuse_fn]
     fn quantize_row<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
         x: &[T],
@@ -88,27 +115,13 @@ mod kernels {
         eps: f32,
     ) -> f32 {
         let cols = tl::arange(0, BLOCK);
-        let mask = cols < n_cols;
-        let x = tl::load(x + cols, mask, 0.0).to::<f32>();
-        let y = if NORM == 0 {
-            x
-        } else if NORM == 1 {
-            let scale = tl::rsqrt(tl::sum(x * x, 0) / n_cols as f32 + eps);
-            x * scale * tl::load(gamma + cols, mask).to::<f32>()
-        } else {
-            let mean = tl::sum(x, 0) / n_cols as f32;
-            let squares = tl::select(mask, (x - mean) * (x - mean), 0.0);
-            let scale = tl::rsqrt(tl::sum(squares, 0) / n_cols as f32 + eps);
-            // With many elements to a thread, one fma to shift and scale takes fewer registers.
-            let x_hat = if BLOCK >= 12288 { tl::fma(x, scale, -mean * scale) } else { (x - mean) * scale };
-            let gamma = tl::load(gamma + cols, mask).to::<f32>();
-            x_hat * gamma + tl::load(beta + cols, mask).to::<f32>()
-        };
+        let x = tl::load(x + cols, cols < n_cols, 0.0).to::<f32>();
+        let y = norm_of::<T, NORM, 0, BLOCK>(x, gamma, beta, cols, n_cols, eps);
         let abs_max = tl::max(tl::abs(y), 0);
         let quant_max = if ROUND { 127.0 } else { 448.0 };
         let q = quotients::<NORM>(y, abs_max, quant_max);
         let q = if ROUND { tl::round_ties_even(q) } else { q };
-        tl::store(out + cols, q.to::<Q>(), mask);
+        tl::store(out + cols, q.to::<Q>(), cols < n_cols);
         scale_of(abs_max, quant_max)
     }
 
@@ -131,30 +144,19 @@ mod kernels {
         scales: &mut [f32],
         n_rows: i32,
         n_cols: i32,
+        x_stride: i32,
+        out_stride: i32,
         eps: f32,
     ) {
         let (rows, cols) = (tl::program_id(0) * 8 + tl::arange(0, 8), tl::arange(0, COLS));
         let mask = (rows < n_rows).col() & (cols < n_cols).row();
-        let offsets = (rows * n_cols).col() + cols.row();
-        let x = tl::load(x + offsets, mask, 0.0).to::<f32>();
-        let y = if NORM == 0 {
-            x
-        } else if NORM == 1 {
-            let scale = tl::rsqrt(tl::sum(x * x, 1) / n_cols as f32 + eps);
-            x * scale.col() * tl::load(gamma + cols, cols < n_cols).to::<f32>().row()
-        } else {
-            let mean = tl::sum(x, 1) / n_cols as f32;
-            let centered = tl::select(mask, x - mean.col(), 0.0);
-            let scale = tl::rsqrt(tl::sum(centered * centered, 1) / n_cols as f32 + eps);
-            let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
-            let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
-            centered * scale.col() * gamma.row() + beta.row()
-        };
+        let x = tl::load(x + (rows * x_stride).col() + cols.row(), mask, 0.0).to::<f32>();
+        let y = norm_of::<T, NORM, 1, COLS>(x, gamma, beta, cols.row(), n_cols, eps);
         let abs_max = tl::max(tl::abs(y), 1);
         let quant_max = if ROUND { 127.0 } else { 448.0 };
         let q = quotients::<NORM>(y, abs_max.col(), quant_max);
         let q = if ROUND { tl::round_ties_even(q) } else { q };
-        tl::store(out + offsets, q.to::<Q>(), mask);
+        tl::store(out + (rows * out_stride).col() + cols.row(), q.to::<Q>(), mask);
         tl::store(scales + rows, scale_of(abs_max, quant_max), rows < n_rows);
     }
 
@@ -185,10 +187,12 @@ mod kernels {
         out: &mut [Q],
         scales: &mut [f32],
         n_cols: i32,
+        x_stride: i32,
+        out_stride: i32,
         eps: f32,
     ) {
         let row = tl::program_id(0);
-        let (x, out) = (x + row * n_cols, out + row * n_cols);
+        let (x, out) = (x + row * x_stride, out + row * out_stride);
         tl::store(scales + row, quantize_row::<T, Q, ROUND, NORM, BLOCK>(x, gamma, beta, out, n_cols, eps));
     }
 
@@ -212,10 +216,12 @@ mod kernels {
         scales: &mut [f32],
         n_rows: i32,
         n_cols: i32,
+        x_stride: i32,
+        out_stride: i32,
         eps: f32,
     ) {
         for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
-            let (x, out) = (x + row * n_cols, out + row * n_cols);
+            let (x, out) = (x + row * x_stride, out + row * out_stride);
             tl::store(
                 scales + row,
                 quantize_row::<T, Q, ROUND, NORM, BLOCK>(x, gamma, beta, out, n_cols, eps),
@@ -226,28 +232,35 @@ mod kernels {
 
 pub use kernels::{quantize, quantize_short, quantize_wide};
 
-/// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`; `residual` may be empty where `HAS_RESIDUAL` is false.
-#[fuse_kernel(T = [f16, bf16], Q = [i8, f8e4m3], HAS_RESIDUAL = [false, true], BLOCK = [4096])]
-pub fn dequantize_add<T: HalfFloat, Q: QuantizedElement, const HAS_RESIDUAL: bool, const BLOCK: usize>(
+/// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`.
+#[fuse_kernel(T = [f16, bf16], Q = [i8, f8e4m3], BLOCK = [4096])]
+pub fn dequantize_add<T: HalfFloat, Q: QuantizedElement, const BLOCK: usize>(
     q: &[Q],
     scales: &[f32],
-    residual: &[T],
+    residual: Option<&[T]>,
     out: &mut [T],
     n_cols: i32,
+    q_stride: i32,
+    residual_stride: i32,
+    out_stride: i32,
 ) {
     let row = tl::program_id(0);
     let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
     let mask = cols < n_cols;
-    let y = tl::load(q + row * n_cols + cols, mask).to::<f32>() * tl::load(scales + row);
-    let y = if HAS_RESIDUAL { y + tl::load(residual + row * n_cols + cols, mask).to::<f32>() } else { y };
-    tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+    let y = tl::load(q + row * q_stride + cols, mask).to::<f32>() * tl::load(scales + row);
+    let y = if let Some(residual) = residual {
+        y + tl::load(residual + row * residual_stride + cols, mask).to::<f32>()
+    } else {
+        y
+    };
+    tl::store(out + row * out_stride + cols, y.to::<T>(), mask);
 }
 
 /// Quantizes the rows of a matrix, each with a scale of its own: `Quantize::new(&x, cols)`, `Quantize::rms_norm(&x, &gamma)` or
 /// `Quantize::layer_norm(&x, &gamma, &beta)`.
 #[derive(Clone, Copy)]
 pub struct Quantize<'a, T: HalfFloat> {
-    x: Slice<'a, T>,
+    x: Rows<'a, T>,
     norm: QuantizedNorm,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
@@ -259,25 +272,27 @@ pub struct Quantize<'a, T: HalfFloat> {
 macro_rules! launch {
     ($of:ident, $Q:ty, $ROUND:literal, $on:ident, $out:ident, $scales:ident, [$($Norm:ident),*]) => {{
         let (out, scales) = ($out.into(), $scales.into());
-        let rows = $of.rows(out.len(), scales.len())?;
+        let rows = $of.rows(out.layout(), scales.len())?;
         if rows == 0 {
             return Ok(());
         }
-        let Quantize { x, norm, gamma, beta, cols, eps } = *$of;
-        let (n_rows, n_cols) = (rows as i32, cols as i32);
+        let &Quantize { x, norm, gamma, beta, cols, eps } = $of;
+        let [x_stride, out_stride] = [x.layout(), out.layout()].map(|layout| row_stride(layout, cols));
+        let (x, out, n_rows, n_cols) = (x.memory(), out.into_memory(), rows as i32, cols as i32);
         match norm {
             $(QuantizedNorm::$Norm => {
                 const NORM: usize = QuantizedNorm::$Norm as usize;
                 if cols > NARROW && !$of.in_cta_pairs($on, rows) {
                     let call = quantize_wide::<T, $Q, $ROUND, NORM, MAX_COLS>;
-                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
+                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, x_stride, out_stride, eps);
                     call.grid_by(|chosen| rows.min(chosen.parallelism())).launch($on)
                 } else if cols <= SHORT_COLS {
                     let call = quantize_short::<T, $Q, $ROUND, NORM>;
-                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
+                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, x_stride, out_stride, eps);
                     call.grid(short_programs(rows, cols)).launch($on)
                 } else {
-                    let call = quantize::<T, $Q, $ROUND, NORM>(x, gamma, beta, out, scales, n_cols, eps);
+                    let call = quantize::<T, $Q, $ROUND, NORM>;
+                    let call = call(x, gamma, beta, out, scales, n_cols, x_stride, out_stride, eps);
                     call.grid(rows).launch($on)
                 }
             })*
@@ -287,32 +302,25 @@ macro_rules! launch {
 
 impl<'a, T: HalfFloat> Quantize<'a, T> {
     /// The rows of `x`, each of `cols` elements, as they are.
-    pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
-        let x = x.into();
-        Quantize { x, norm: QuantizedNorm::Plain, gamma: x.slice(..0), beta: x.slice(..0), cols, eps: 0.0 }
+    pub fn new(x: impl Into<Rows<'a, T>>, cols: usize) -> Self {
+        let (x, norm) = (x.into(), QuantizedNorm::Plain);
+        Quantize { x, norm, gamma: Slice::default(), beta: Slice::default(), cols, eps: 0.0 }
     }
 
     /// The RMSNorm of the rows of `x`, each as long as `gamma`; `eps` is 1e-6.
-    pub fn rms_norm(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
-        let (x, gamma) = (x.into(), gamma.into());
-        Quantize { x, norm: QuantizedNorm::Rms, gamma, beta: x.slice(..0), cols: gamma.len(), eps: 1e-6 }
+    pub fn rms_norm(x: impl Into<Rows<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
+        let (x, gamma, norm) = (x.into(), gamma.into(), QuantizedNorm::Rms);
+        Quantize { x, norm, gamma, beta: Slice::default(), cols: gamma.len(), eps: 1e-6 }
     }
 
     /// The LayerNorm of the rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
     pub fn layer_norm(
-        x: impl Into<Slice<'a, T>>,
+        x: impl Into<Rows<'a, T>>,
         gamma: impl Into<Slice<'a, T>>,
         beta: impl Into<Slice<'a, T>>,
     ) -> Self {
-        let gamma = gamma.into();
-        Quantize {
-            x: x.into(),
-            norm: QuantizedNorm::Layer,
-            gamma,
-            beta: beta.into(),
-            cols: gamma.len(),
-            eps: 1e-5,
-        }
+        let (x, gamma, beta, norm) = (x.into(), gamma.into(), beta.into(), QuantizedNorm::Layer);
+        Quantize { x, norm, gamma, beta, cols: gamma.len(), eps: 1e-5 }
     }
 
     /// What the norm adds inside its root.
@@ -323,11 +331,11 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
     /// Computes `i8` into `out` and a scale for each row, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
+    /// If the shapes do not fit each other, or rows are not contiguous or longer than [`MAX_COLS`]; those of a launch.
     pub fn to_i8<'o>(
         &self,
         on: impl LaunchOn,
-        out: impl Into<SliceMut<'o, i8>>,
+        out: impl Into<RowsMut<'o, i8>>,
         scales: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
         launch!(self, i8, true, on, out, scales, [Plain, Rms, Layer])
@@ -336,11 +344,11 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
     /// Computes `f8e4m3` into `out` and a scale for each row, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
+    /// If the shapes do not fit each other, or rows are not contiguous or longer than [`MAX_COLS`]; those of a launch.
     pub fn to_f8<'o>(
         &self,
         on: impl LaunchOn,
-        out: impl Into<SliceMut<'o, f8e4m3>>,
+        out: impl Into<RowsMut<'o, f8e4m3>>,
         scales: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
         launch!(self, f8e4m3, false, on, out, scales, [Plain, Rms, Layer])
@@ -359,13 +367,13 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
     }
 
     /// The number of rows, if all lengths fit.
-    fn rows(&self, out: usize, scales: usize) -> Result<usize> {
+    fn rows(&self, out: RowLayout, scales: usize) -> Result<usize> {
         let checks = Checks("quantize");
-        checks.same(("x", self.x.len()), ("out", out))?;
         if self.norm == QuantizedNorm::Layer {
             checks.same(("gamma", self.gamma.len()), ("beta", self.beta.len()))?;
         }
-        let rows = checks.rows_up_to(("x", self.x.len()), self.cols, MAX_COLS)?;
+        checks.most_columns(self.cols, MAX_COLS)?;
+        let rows = checks.matrices(("x", self.x.layout()), [("out", out)], self.cols)?;
         checks.same(("a column of x", rows), ("scales", scales))?;
         Ok(rows)
     }
@@ -374,48 +382,48 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
 /// Dequantizes the output of [`Quantize`], and adds a residual if there is one.
 #[derive(Clone, Copy)]
 pub struct DequantizeAdd<'a, T: HalfFloat, Q: QuantizedElement> {
-    q: Slice<'a, Q>,
+    q: Rows<'a, Q>,
     scales: Slice<'a, f32>,
-    residual: Option<Slice<'a, T>>,
+    residual: Option<Rows<'a, T>>,
 }
 
 impl<'a, T: HalfFloat, Q: QuantizedElement> DequantizeAdd<'a, T, Q> {
     /// As many rows of `q` as there are scales.
-    pub fn new(q: impl Into<Slice<'a, Q>>, scales: impl Into<Slice<'a, f32>>) -> Self {
+    pub fn new(q: impl Into<Rows<'a, Q>>, scales: impl Into<Slice<'a, f32>>) -> Self {
         DequantizeAdd { q: q.into(), scales: scales.into(), residual: None }
     }
 
     /// What is added.
-    pub fn residual(self, residual: impl Into<Slice<'a, T>>) -> Self {
+    pub fn residual(self, residual: impl Into<Rows<'a, T>>) -> Self {
         DequantizeAdd { residual: Some(residual.into()), ..self }
     }
 
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
-        let (mut out, checks, rows) = (out.into(), Checks("dequantize_add"), self.scales.len());
-        checks.same(("q", self.q.len()), ("out", out.len()))?;
-        if let Some(residual) = self.residual {
-            checks.same(("q", self.q.len()), ("residual", residual.len()))?;
-        }
-        if self.q.len().checked_rem(rows).unwrap_or(self.q.len()) != 0 {
-            return Err(checks.error(format!("q has {} elements, which are no {rows} rows", self.q.len())));
-        }
-        if self.q.is_empty() {
+    /// If the shapes do not fit each other, or rows are not contiguous; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<RowsMut<'o, T>>) -> Result<()> {
+        let (&DequantizeAdd { q, scales, residual }, out) = (self, out.into());
+        let (checks, rows) = (Checks("dequantize_add"), scales.len());
+        let cols = match q.layout() {
+            RowLayout::Strided(shape, _) => shape[1],
+            RowLayout::Contiguous(len) if len.checked_rem(rows).unwrap_or(len) != 0 => {
+                return Err(checks.error(format!("q has {len} elements, which are no {rows} rows")));
+            }
+            RowLayout::Contiguous(len) => len.checked_div(rows).unwrap_or(0),
+        };
+        let layouts = [q.layout(), residual.map_or(q.layout(), |residual| residual.layout()), out.layout()];
+        let found =
+            checks.matrices(("q", layouts[0]), [("residual", layouts[1]), ("out", layouts[2])], cols)?;
+        checks.same(("a column of q", found), ("scales", rows))?;
+        if rows == 0 {
             return Ok(());
         }
-        let cols = self.q.len() / rows;
-        let (q, scales, grid) = (self.q, self.scales, (rows, cols.div_ceil(BLOCK)));
-        let call = match self.residual {
-            Some(_) => dequantize_add::<T, Q, true, BLOCK>,
-            None => dequantize_add::<T, Q, false, BLOCK>,
-        };
-        // An empty slice of the right type, where there is no residual: `out` starts with it.
-        let (nothing, out) = out.split_at_mut(0);
-        let residual = self.residual.unwrap_or(nothing.slice(..));
-        call(q, scales, residual, out, cols as i32).grid(grid).launch(on)
+        let [q_stride, residual_stride, out_stride] = layouts.map(|layout| row_stride(layout, cols));
+        let (q, residual, out) = (q.memory(), residual.map(|residual| residual.memory()), out.into_memory());
+        let call = dequantize_add::<T, Q, BLOCK>;
+        let call = call(q, scales, residual, out, cols as i32, q_stride, residual_stride, out_stride);
+        call.grid((rows, cols.div_ceil(BLOCK))).launch(on)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the safe functions check before they launch: lengths and shapes that must agree, rows that must be whole.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{Error, Result};
+use dsl_runtime::{Error, Result, RowLayout};
 
 /// An argument by its name, and its length in elements.
 pub(crate) type Named<'n> = (&'n str, usize);
@@ -55,12 +55,84 @@ impl Checks {
         Ok(rows)
     }
 
-    /// Rows, where rows may not be longer than `most`.
-    pub fn rows_up_to(self, matrix: Named, cols: usize, most: usize) -> Result<usize> {
+    /// How many rows of `cols` elements a matrix has, and each of the others too.
+    pub fn matrices<const N: usize>(
+        self,
+        (name, layout): (&str, RowLayout),
+        others: [(&str, RowLayout); N],
+        cols: usize,
+    ) -> Result<usize> {
+        for (other, found) in others {
+            if let (RowLayout::Contiguous(len), RowLayout::Contiguous(found)) = (layout, found) {
+                self.same((name, len), (other, found))?;
+            }
+        }
+        let rows = self.matrix(name, layout, cols)?;
+        for (other, found) in others {
+            let found = self.matrix(other, found, cols)?;
+            if found != rows {
+                return Err(self.error(format!("{name} has {rows} rows and {other} has {found}")));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// How many rows of `2 * d` elements a matrix has, and another of `d` too.
+    pub fn halves(
+        self,
+        (name, layout): (&str, RowLayout),
+        half: (&str, RowLayout),
+        d: usize,
+    ) -> Result<usize> {
+        let rows = self.matrix(name, layout, 2 * d)?;
+        if let (RowLayout::Contiguous(len), RowLayout::Contiguous(found)) = (layout, half.1) {
+            self.same((&format!("half of {name}"), len / 2), (half.0, found))?;
+        }
+        let found = self.matrix(half.0, half.1, d)?;
+        if found != rows {
+            return Err(self.error(format!("{name} has {rows} rows and {} has {found}", half.0)));
+        }
+        Ok(rows)
+    }
+
+    /// How many rows of `cols` elements a matrix has: rows, columns and a distance that kernels can count.
+    fn matrix(self, name: &str, layout: RowLayout, cols: usize) -> Result<usize> {
+        let (shape, strides) = match layout {
+            RowLayout::Contiguous(len) => return self.rows((name, len), cols),
+            RowLayout::Strided(shape, strides) => (shape, strides),
+        };
+        self.extents(name, shape, [shape[0], cols])?;
+        if cols > 1 && shape[0] > 0 && strides[1] != 1 {
+            let stride = strides[1];
+            return Err(
+                self.error(format!("{name} has elements of a row {stride} apart, which must be contiguous"))
+            );
+        }
+        // More rows or columns, or rows further apart, are beyond the kernels' integers.
+        for (what, number) in
+            [("rows", shape[0]), ("columns", cols), ("elements from row to row", strides[0])]
+        {
+            if number > i32::MAX as usize {
+                return Err(self.error(format!("{name} has {number} {what}, the most is {}", i32::MAX)));
+            }
+        }
+        Ok(shape[0])
+    }
+
+    /// That rows are not longer than `most`.
+    pub fn most_columns(self, cols: usize, most: usize) -> Result<()> {
         if cols > most {
             return Err(self.error(format!("rows have {cols} columns, the most is {most}")));
         }
-        self.rows(matrix, cols)
+        Ok(())
+    }
+}
+
+/// The distance between rows of `cols` elements, in elements.
+pub(crate) fn row_stride(layout: RowLayout, cols: usize) -> i32 {
+    match layout {
+        RowLayout::Strided([rows, _], [stride, _]) if rows > 1 => stride as i32,
+        _ => cols as i32,
     }
 }
 

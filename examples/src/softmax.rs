@@ -20,7 +20,7 @@ use dsl_runtime::{DType, Result};
 
 use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, SHORT_ROW, longest, tile_width, use_cluster};
+use crate::shape::{Checks, SHORT_ROW, longest, row_stride, tile_width, use_cluster};
 
 /// The longest row that the tile of a cluster holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 262144;
@@ -36,24 +36,39 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::float::LibraryFloat;
+    use crate::welford::row_sums;
 
-    /// The softmax of a program's row. After the sum an element is recomputed from `x`, so that a row of a narrow type stays in
-    /// registers of its own width.
+    /// The softmax of each row of `x`, `[N]` where `AXIS` is 0, `[M, N]` where it is 1. Past the end of a row `mask` is false.
     #[fuse_fn]
-    fn softmax_row<T: Float>(x: &[T], out: &mut [T], cols: Tile<i32>, n_cols: i32, scale: f32, log: bool) {
-        let row = tl::program_id(0);
-        let mask = cols < n_cols;
-        let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
+    fn softmax_of<const AXIS: usize>(x: Tile<f32>, mask: Tile<bool>, scale: f32, log: bool) -> Tile<f32> {
         let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
-        let row_max = tl::max(z, 0);
+        let row_max = if AXIS == 0 { tl::max(z, 0) } else { tl::max(z, 1).col() };
         let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
-        let row_sum = tl::sum(tl::exp2((z - safe_max) * f32::consts::LOG2_E), 0);
+        let row_sum = row_sums::<AXIS>(tl::exp2((z - safe_max) * f32::consts::LOG2_E));
         let log2_denom = tl::select(row_sum == 0.0, 0.0, tl::log2(row_sum));
         // Both outputs share one log-probability: computed separately they would spill the widest rows.
         let log2_scale = tl::select(log, 1.0, f32::consts::LOG2_E);
         let log_denom = tl::select(log, log2_denom * f32::consts::LN_2, log2_denom);
         let log_prob = (z - safe_max) * log2_scale - log_denom;
-        tl::store(out + row * n_cols + cols, tl::select(log, log_prob, tl::exp2(log_prob)).to::<T>(), mask);
+        tl::select(log, log_prob, tl::exp2(log_prob))
+    }
+
+    /// The softmax of a program's row. After the sum an element is computed again from `x`, so that a row of a narrow type stays in
+    /// registers of its own width.
+    #[fuse_fn]
+    fn softmax_row<T: Float, const BLOCK: usize>(
+        x: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        x_stride: i32,
+        out_stride: i32,
+        scale: f32,
+        log: bool,
+    ) {
+        let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+        let mask = cols < n_cols;
+        let x = tl::load(x + row * x_stride + cols, mask).to::<f32>();
+        tl::store(out + row * out_stride + cols, softmax_of::<0>(x, mask, scale, log).to::<T>(), mask);
     }
 
     /// A program for several short rows, in the smallest tile declared whose rows cover them: four, or eight where the threads have whole
@@ -64,23 +79,17 @@ mod kernels {
         out: &mut [T],
         n_rows: i32,
         n_cols: i32,
+        x_stride: i32,
+        out_stride: i32,
         scale: f32,
         log: bool,
     ) {
         let first = tl::program_id(0) * (if COLS % 256 == 0 { 4 } else { 8 });
-        let (rows, cols) = (first + tl::arange(0, if COLS % 256 == 0 { 4 } else { 8 }), tl::arange(0, COLS));
-        let mask = (rows < n_rows).col() & (cols < n_cols).row();
-        let offsets = (rows * n_cols).col() + cols.row();
-        let x = tl::load(x + offsets, mask).to::<f32>();
-        let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
-        let row_max = tl::max(z, 1);
-        let safe_max = tl::select(row_max == f32::NEG_INFINITY, 0.0, row_max);
-        let row_sum = tl::sum(tl::exp2((z - safe_max.col()) * f32::consts::LOG2_E), 1);
-        let log2_denom = tl::select(row_sum == 0.0, 0.0, tl::log2(row_sum));
-        let log2_scale = tl::select(log, 1.0, f32::consts::LOG2_E);
-        let log_denom = tl::select(log, log2_denom * f32::consts::LN_2, log2_denom);
-        let log_prob = (z - safe_max.col()) * log2_scale - log_denom.col();
-        tl::store(out + offsets, tl::select(log, log_prob, tl::exp2(log_prob)).to::<T>(), mask);
+        let rows = (first + tl::arange(0, if COLS % 256 == 0 { 4 } else { 8 })).col();
+        let cols = tl::arange(0, COLS).row();
+        let mask = (rows < n_rows) & (cols < n_cols);
+        let x = tl::load(x + rows * x_stride + cols, mask).to::<f32>();
+        tl::store(out + rows * out_stride + cols, softmax_of::<1>(x, mask, scale, log).to::<T>(), mask);
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
@@ -98,10 +107,12 @@ mod kernels {
         x: &[T],
         out: &mut [T],
         n_cols: i32,
+        x_stride: i32,
+        out_stride: i32,
         scale: f32,
         log: bool,
     ) {
-        softmax_row::<T>(x, out, tl::arange(0, BLOCK), n_cols, scale, log);
+        softmax_row::<T, BLOCK>(x, out, n_cols, x_stride, out_stride, scale, log);
     }
 
     /// As [`softmax()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
@@ -110,10 +121,12 @@ mod kernels {
         x: &[T],
         out: &mut [T],
         n_cols: i32,
+        x_stride: i32,
+        out_stride: i32,
         scale: f32,
         log: bool,
     ) {
-        softmax_row::<T>(x, out, tl::arange(0, BLOCK), n_cols, scale, log);
+        softmax_row::<T, BLOCK>(x, out, n_cols, x_stride, out_stride, scale, log);
     }
 }
 
@@ -126,6 +139,8 @@ pub fn softmax_long<T: LibraryFloat, const LANES: usize>(
     x: &[T],
     out: &mut [T],
     n_cols: i32,
+    x_stride: i32,
+    out_stride: i32,
     scale: f32,
     log: bool,
 ) {
@@ -136,8 +151,8 @@ pub fn softmax_long<T: LibraryFloat, const LANES: usize>(
     let mut lane_sum = tl::zeros::<f32>([LANES]);
     for first in (0..n_cols).step_by(16 * LANES) {
         let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
-        let a = tl::load(x + row * n_cols + at_a, at_a < n_cols).to::<f32>();
-        let b = tl::load(x + row * n_cols + at_b, at_b < n_cols).to::<f32>();
+        let a = tl::load(x + row * x_stride + at_a, at_a < n_cols).to::<f32>();
+        let b = tl::load(x + row * x_stride + at_b, at_b < n_cols).to::<f32>();
         let a = tl::select(at_a < n_cols, a * scale, f32::NEG_INFINITY);
         let b = tl::select(at_b < n_cols, b * scale, f32::NEG_INFINITY);
         let new_max = tl::maximum(lane_max, tl::max(tl::maximum(a, b), 1));
@@ -156,22 +171,22 @@ pub fn softmax_long<T: LibraryFloat, const LANES: usize>(
     let log_denom = tl::select(log, log2_denom * f32::consts::LN_2, log2_denom);
     for first in (0..n_cols).step_by(16 * LANES) {
         let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
-        let a = tl::load(x + row * n_cols + at_a, at_a < n_cols).to::<f32>();
-        let b = tl::load(x + row * n_cols + at_b, at_b < n_cols).to::<f32>();
+        let a = tl::load(x + row * x_stride + at_a, at_a < n_cols).to::<f32>();
+        let b = tl::load(x + row * x_stride + at_b, at_b < n_cols).to::<f32>();
         let (a, b) = (
             (a * scale - safe_max) * log2_scale - log_denom,
             (b * scale - safe_max) * log2_scale - log_denom,
         );
         let (a, b) = (tl::select(log, a, tl::exp2(a)), tl::select(log, b, tl::exp2(b)));
-        tl::store(out + row * n_cols + at_a, a.to::<T>(), at_a < n_cols);
-        tl::store(out + row * n_cols + at_b, b.to::<T>(), at_b < n_cols);
+        tl::store(out + row * out_stride + at_a, a.to::<T>(), at_a < n_cols);
+        tl::store(out + row * out_stride + at_b, b.to::<T>(), at_b < n_cols);
     }
 }
 
 /// The softmax of each row of a matrix. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct Softmax<'a, T: LibraryFloat> {
-    x: Slice<'a, T>,
+    x: Rows<'a, T>,
     cols: usize,
     scale: f32,
     form: SoftmaxOutput,
@@ -188,7 +203,7 @@ pub enum SoftmaxOutput {
 
 impl<'a, T: LibraryFloat> Softmax<'a, T> {
     /// The rows of `x`, each of `cols` elements; a scale of 1, and probabilities.
-    pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
+    pub fn new(x: impl Into<Rows<'a, T>>, cols: usize) -> Self {
         Softmax { x: x.into(), cols, scale: 1.0, form: SoftmaxOutput::Probability }
     }
 
@@ -205,30 +220,30 @@ impl<'a, T: LibraryFloat> Softmax<'a, T> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
-        let (out, checks) = (out.into(), Checks("softmax"));
-        checks.same(("x", self.x.len()), ("out", out.len()))?;
-        let rows = checks.rows_up_to(("x", self.x.len()), self.cols, i32::MAX as usize)?;
+    /// If the shapes do not fit each other, or rows are not contiguous; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<RowsMut<'o, T>>) -> Result<()> {
+        let (&Softmax { x, cols, scale, form }, out, checks) = (self, out.into(), Checks("softmax"));
+        let rows = checks.matrices(("x", x.layout()), [("out", out.layout())], cols)?;
         if rows == 0 {
             return Ok(());
         }
-        let (n_cols, log) = (self.cols as i32, self.form == SoftmaxOutput::Logarithm);
-        if self.cols > longest(on, MAX_TILE, BLOCK_TILE) {
-            let call = softmax_long::<T, LANES>(self.x, out, n_cols, self.scale, log);
-            return call.grid(rows).launch(on);
-        }
-        if self.cols <= SHORT_ROW {
-            let tile = tile_width([128, 256, 384, 512, SHORT_ROW], self.cols);
+        let [x_stride, out_stride] = [x.layout(), out.layout()].map(|layout| row_stride(layout, cols));
+        let (x, out) = (x.memory(), out.into_memory());
+        let (n_cols, log) = (cols as i32, form == SoftmaxOutput::Logarithm);
+        if cols <= SHORT_ROW {
+            let tile = tile_width([128, 256, 384, 512, SHORT_ROW], cols);
             let rows_per_program = if tile.is_multiple_of(256) { 4 } else { 8 };
-            let call = softmax_short::<T>(self.x, out, rows as i32, n_cols, self.scale, log);
+            let call = softmax_short::<T>(x, out, rows as i32, n_cols, x_stride, out_stride, scale, log);
             return call.grid(rows.div_ceil(rows_per_program)).launch(on);
         }
-        if self.cols <= BLOCK_TILE && use_cluster(on, rows, self.cols) {
-            let call = softmax_cluster::<T, BLOCK_TILE>(self.x, out, n_cols, self.scale, log);
-            return call.grid(rows).launch(on);
-        }
-        softmax::<T>(self.x, out, n_cols, self.scale, log).grid(rows).launch(on)
+        let kernel = if cols > longest(on, MAX_TILE, BLOCK_TILE) {
+            softmax_long::<T, LANES>
+        } else if cols <= BLOCK_TILE && use_cluster(on, rows, cols) {
+            softmax_cluster::<T, BLOCK_TILE>
+        } else {
+            softmax::<T>
+        };
+        kernel(x, out, n_cols, x_stride, out_stride, scale, log).grid(rows).launch(on)
     }
 }
 

@@ -1,6 +1,6 @@
-//! Means and variances of rows that come in pieces: functions for kernels of any crate.
+//! Means and variances of rows, in one tile or in pieces: functions for kernels of any crate.
 //!
-//! Each lane of a tile keeps the mean of its own elements and the sum of their squared deviations from it, so that no digits cancel, as they
+//! Of a row in pieces, each lane of a tile keeps the mean of its own elements and the sum of their squared deviations from it, so that no digits cancel, as they
 //! do in the difference of a sum of squares and the square of a sum.
 //!
 //! **Source.** Welford, *Note on a method for calculating corrected sums of squares and products*, 1962; the lanes are combined as in Chan,
@@ -11,6 +11,25 @@ use dsl_runtime::prelude::*;
 #[fuse_module]
 mod functions {
     use dsl_runtime::prelude::*;
+
+    /// The sum of a row, `[N]`, where `AXIS` is 0; those of the rows of a matrix, `[M, N]`, as a column, `[M, 1]`, where it is 1.
+    #[fuse_fn]
+    pub fn row_sums<const AXIS: usize>(x: Tile<f32>) -> Tile<f32> {
+        if AXIS == 0 { tl::sum(x, 0) } else { tl::sum(x, 1).col() }
+    }
+
+    /// `x` without the mean of each row, 0 where `mask` is false; the means, and the variances. A row has `n_cols` elements, and zeros past
+    /// its end, where `mask` is false. `AXIS` is that of [`row_sums`].
+    #[fuse_fn]
+    pub fn center<const AXIS: usize>(
+        x: Tile<f32>,
+        mask: Tile<bool>,
+        n_cols: i32,
+    ) -> (Tile<f32>, Tile<f32>, Tile<f32>) {
+        let mean = row_sums::<AXIS>(x) / n_cols as f32;
+        let centered = tl::select(mask, x - mean, 0.0);
+        (centered, mean, row_sums::<AXIS>(centered * centered) / n_cols as f32)
+    }
 
     /// The next means and sums of squared deviations of lanes, once each has taken its element of `x` where `mask` is true. It is the
     /// `n_seen`-th one of every lane that took one. All tiles have one shape.
@@ -42,4 +61,4 @@ mod functions {
     }
 }
 
-pub use functions::{mean_and_variance, welford};
+pub use functions::{center, mean_and_variance, row_sums, welford};

@@ -5,6 +5,9 @@
 //! accesses compare indices with the shape alone. What they take of a view is [`ViewArgs`](crate::ViewArgs).
 
 mod batch;
+mod rows;
+
+pub use rows::{RowLayout, Rows, RowsMut};
 
 use std::fmt;
 use std::ops::RangeBounds;

@@ -1,16 +1,17 @@
 //! `fused_kernels::add_layer_norm`.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::add_layer_norm::{AddLayerNorm, MAX_TILE};
+use fused_kernels::add_layer_norm::AddLayerNorm;
 use fused_kernels::float::LibraryFloat;
 use fused_kernels::layer_norm::reference;
+use fused_kernels::norm_kernels::BLOCK_TILE;
 use fused_kernels::reference::compare;
 use fused_kernels::rms_norm::sum;
 
 use crate::data::{Guarded, devices, normal, shifted};
 
 const WIDTHS: [usize; 12] =
-    [1, 7, 256, 257, 1000, 1025, 4097, 8192, 16_384, 22_111, MAX_TILE, MAX_TILE + 1001];
+    [1, 7, 256, 257, 1000, 1025, 4097, 8192, 16_384, 22_111, BLOCK_TILE, BLOCK_TILE + 1001];
 
 /// Adds and normalizes on a device, everything `shift` elements off a boundary; gives what is normalized.
 #[track_caller]
@@ -52,7 +53,7 @@ fn rows_are_as_exact_as_stated() {
 
 #[test]
 fn extremes_stay_in_their_row() {
-    for cols in [1000, MAX_TILE + 1000] {
+    for cols in [1000, BLOCK_TILE + 1000] {
         let (mut x, mut residual) = (normal::<f16>(5 * cols, 1), normal::<f16>(5 * cols, 2));
         x[3] = f16::NAN;
         x[cols + 5] = f16::INFINITY;
@@ -75,7 +76,7 @@ fn extremes_stay_in_their_row() {
 /// A mean far above the deviation: the variance is that of the centered row.
 #[test]
 fn a_large_mean_does_not_cancel() {
-    for cols in [1000, MAX_TILE + 1000] {
+    for cols in [1000, BLOCK_TILE + 1000] {
         let x: Vec<f32> = normal::<f32>(cols, 1).into_iter().map(|x| 1000.0 + x).collect();
         let (residual, gamma, beta) = (vec![3000.0f32; cols], vec![1.0f32; cols], vec![0.0f32; cols]);
         for device in devices() {

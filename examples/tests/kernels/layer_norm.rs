@@ -3,7 +3,8 @@
 use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
 use fused_kernels::float::LibraryFloat;
-use fused_kernels::layer_norm::{LayerNorm, MAX_TILE, SHARED_TILE, reference};
+use fused_kernels::layer_norm::{LayerNorm, reference};
+use fused_kernels::norm_kernels::{BLOCK_TILE, CLUSTER_TILE};
 use fused_kernels::reference::compare;
 
 const EPS: f32 = 1e-5;
@@ -46,9 +47,9 @@ fn check<T: LibraryFloat>() {
             16385,
             20_000,
             38_001,
-            MAX_TILE,
-            MAX_TILE + 1,
-            SHARED_TILE + 1,
+            BLOCK_TILE,
+            BLOCK_TILE + 1,
+            CLUSTER_TILE + 1,
         ] {
             // Several programs of several short rows, and the last one not as many; enough long ones for one block each.
             for rows in [0, 1, if cols < 1024 || cols == 20_000 { 21 } else { 5 }] {
@@ -103,7 +104,7 @@ fn many_wide_rows_of_halves_are_as_exact_as_stated() {
 
 #[test]
 fn a_mean_far_from_zero_does_not_cancel_the_variance() {
-    for cols in [4097, MAX_TILE + 4097] {
+    for cols in [4097, BLOCK_TILE + 4097] {
         let x: Vec<f32> = normal::<f32>(3 * cols, 1).iter().map(|x| x + 1000.0).collect();
         let (gamma, beta) = (vec![1.0; cols], vec![0.0; cols]);
         for device in devices() {
@@ -114,7 +115,8 @@ fn a_mean_far_from_zero_does_not_cancel_the_variance() {
 
 #[test]
 fn a_constant_row_gives_beta_and_a_nan_stays_in_its_row() {
-    for (device, cols) in devices().into_iter().flat_map(|device| [(device, 1000), (device, MAX_TILE + 1)]) {
+    for (device, cols) in devices().into_iter().flat_map(|device| [(device, 1000), (device, BLOCK_TILE + 1)])
+    {
         let mut x = normal::<f32>(3 * cols, 1);
         x[..cols].fill(0.25);
         x[cols + 17] = f32::NAN;

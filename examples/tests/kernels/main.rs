@@ -70,5 +70,7 @@ mod rope;
 mod rotary_attention;
 #[cfg(all(feature = "embedding", feature = "gating", feature = "recurrence"))]
 mod routing;
+#[cfg(all(feature = "elementwise", feature = "norms", feature = "quantization", feature = "softmax"))]
+mod rows;
 #[cfg(feature = "softmax")]
 mod softmax;

@@ -2,14 +2,28 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::float::LibraryFloat;
+use fused_kernels::norm_kernels::{BLOCK_TILE, CLUSTER_TILE};
 use fused_kernels::reference::compare;
-use fused_kernels::rms_norm::{AddRmsNorm, BLOCK_TILE, MAX_TILE, RmsNorm, reference, sum};
+use fused_kernels::rms_norm::{AddRmsNorm, RmsNorm, reference, sum};
 
 use crate::data::{Guarded, check, check_on, devices, normal, shifted};
 
 const EPS: f32 = 1e-6;
-const WIDTHS: [usize; 13] =
-    [1, 7, 1000, 1024, 1025, 4097, 16384, 22_111, BLOCK_TILE, BLOCK_TILE + 1, 65_536, MAX_TILE, MAX_TILE + 1];
+const WIDTHS: [usize; 13] = [
+    1,
+    7,
+    1000,
+    1024,
+    1025,
+    4097,
+    16384,
+    22_111,
+    BLOCK_TILE,
+    BLOCK_TILE + 1,
+    65_536,
+    CLUSTER_TILE,
+    CLUSTER_TILE + 1,
+];
 /// Rows of which a program has several, and those of the tiles that nothing else takes.
 const PLAIN: [usize; 9] = [100, 128, 129, 300, 512, 700, 768, 17_001, 40_000];
 
@@ -63,7 +77,7 @@ fn a_residual_is_updated_and_normalized() {
 
 #[test]
 fn extremes_stay_in_their_row() {
-    for cols in [1000, MAX_TILE + 1000] {
+    for cols in [1000, CLUSTER_TILE + 1000] {
         let mut x = normal::<f16>(5 * cols, 1);
         x[..cols].fill(f16::MAX); // Squares and their sum are far beyond f16.
         x[cols + 3] = f16::NAN;

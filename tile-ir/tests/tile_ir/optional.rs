@@ -93,6 +93,55 @@ fn functions_take_options() {
 }
 
 #[test]
+fn calls_of_functions_say_what_there_is() {
+    check_variants(
+        "#[fuse_kernel]
+        fn k(x: &mut [f32], y: &[f32]) {
+            fn read<T: Float>(x: Option<&[T]>, at: i32) -> T {
+                if let Some(x) = x { tl::load(x + at) } else { 0.0 }
+            }
+            tl::store(x, read::<f32>(Some(y), 1) + read::<f32>(Some(y + 2), 1) + read::<f32>(None, 1));
+        }",
+        expect![[r#"
+
+            kernel k(x: &mut [f32], y: &[f32]) {
+              %0 = constant 1 : i32
+              %1 = load y[%0] : f32
+              %2 = constant 2 : i32
+              %3 = add %2, %0 : i32
+              %4 = load y[%3] : f32
+              %5 = add %1, %4 : f32
+              %6 = constant 0.0 : f32
+              %7 = add %5, %6 : f32
+              %8 = constant 0 : i32
+              store %7, x[%8]
+            }
+        "#]],
+    );
+    check_mistakes(
+        "#[fuse_kernel] fn k(x: &mut [f32], y: &[i32]) {
+            fn read(x: Option<&[f32]>) -> f32 {
+                if let Some(x) = x { tl::load(x) } else { 0.0 }
+            }
+            tl::store(x, read(Some(y)));
+            tl::store(x, read(Some(1.0)));
+            tl::store(x, tl::load(None));
+            tl::store(x, tl::load(Some(x)));
+        }",
+        expect![[r#"
+            5: `Some(y)`: argument 1 of `read` is memory of f32, found i32
+                help: declare the parameter `&[i32]`
+            6: `Some`: `Some` cannot be called in a kernel
+                help: an option is a parameter of a kernel, `bias: Option<&[f32]>`; a mask, a tile of bools, says which elements are there
+            7: `None`: `tl::load` takes a pointer, found an option
+                help: bind what it holds: `if let Some(x) = x { .. }`
+            8: `Some(x)`: `tl::load` takes a pointer, found an option
+                help: bind what it holds: `if let Some(x) = x { .. }`
+        "#]],
+    );
+}
+
+#[test]
 fn options_are_bound_before_they_are_used() {
     check_mistakes(
         "#[fuse_kernel] fn k(x: &mut [f32], bias: Option<&[f32]>, n: Option<i32>) {

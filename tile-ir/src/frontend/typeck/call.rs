@@ -39,11 +39,11 @@ impl Check<'_> {
                     Operand { loc, ..self.invoke(&callee, WrittenCall { call, generics }) }
                 }
                 Some(None) => Operand::failed(loc),
-                None => {
+                None => self.present(path, &args, loc).unwrap_or_else(|| {
                     let result = self.unknown_call(path, target, loc);
                     self.errors.drop_repeated_help(before);
                     result
-                }
+                }),
             };
         }
         if !known {

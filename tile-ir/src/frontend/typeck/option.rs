@@ -3,13 +3,29 @@
 use proc_macro2::Ident;
 
 use super::{Check, Item, Literal, LiteralValue, Operand};
-use crate::frontend::syntax::{BOUND, HAS_NONE, HAS_SOME, Place, foreign_help};
+use crate::frontend::syntax::{BOUND, Expr, ExprKind, HAS_NONE, HAS_SOME, Place, foreign_help};
 use crate::support::diagnostic::Loc;
 
 /// How an optional parameter is used, for messages.
 pub(super) const OPTION_HELP: &str = "bind what it holds: `if let Some(x) = x { .. }`";
 
 impl Check<'_> {
+    /// `None` as an argument of a function, where no variable is called so.
+    pub(super) fn absent_argument(&self, arg: &Expr) -> Option<Operand> {
+        let ExprKind::Path(path) = &arg.kind else { return None };
+        let is_none = matches!(&path[..], [name] if name == "None" && !self.scopes.is_bound("None"));
+        let item = Item::Optional { held: Box::new(Item::Failed), is_some: false };
+        is_none.then(|| Operand::new(item, arg.loc))
+    }
+
+    /// `Some(x)` where `x` is memory, which an optional parameter of a function takes.
+    pub(super) fn present(&self, path: &[Ident], args: &[Operand], loc: Loc) -> Option<Operand> {
+        let ([name], [Operand { item, .. }]) = (path, args) else { return None };
+        let is_memory = matches!(item, Item::Slice(_) | Item::Pointer(_) | Item::View(_));
+        let item = Item::Optional { held: Box::new(item.clone()), is_some: true };
+        (name == "Some" && is_memory).then(|| Operand::new(item, loc))
+    }
+
     /// A method of an optional parameter, or what a pattern of one has become; `None` of any other receiver.
     pub(super) fn option_method(&mut self, receiver: &Operand, name: &Ident, loc: Loc) -> Option<Operand> {
         let text = name.to_string();

@@ -231,6 +231,10 @@ impl Check<'_> {
                 self.expected(fits, operand, what, "a function or closure")
             }
             ValueType::Optional(inner) => match &operand.item {
+                // `None` holds nothing that could have another type.
+                Item::Optional { held, is_some: false } if matches!(**held, Item::Failed) => {
+                    Some(operand.clone())
+                }
                 Item::Optional { held, is_some } => {
                     let held = Operand { item: (**held).clone(), loc: operand.loc };
                     let held = self.unify(inner, &held, what)?;

@@ -31,6 +31,9 @@ impl Check<'_> {
 
     /// An argument. Of an unknown function that is reported, a type or a reference is not reported as well.
     pub(super) fn argument(&mut self, arg: &Expr, known: bool) -> Operand {
+        if let Some(absent) = self.absent_argument(arg) {
+            return absent;
+        }
         match &arg.kind {
             _ if known => self.expr(arg),
             ExprKind::Reference(inner) => match &inner.kind {
