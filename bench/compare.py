@@ -73,8 +73,11 @@ def deviations(entry, results, exact):
 
 
 def as_taken(args, params):
-    """The arguments as an exported kernel with these parameters takes them."""
+    """The arguments as an exported kernel with these parameters takes them, and the distance between the rows of each matrix. What is
+    optional, and not there, has no elements."""
     ranks = {param["name"]: param.get("rank") for param in params}
+    strides = {f"{name}_stride": arg.stride(0) for name, arg in args.items() if torch.is_tensor(arg) and arg.dim() == 2}
+    absent = {param["name"]: exported.Slice(0, 0) for param in params if param["kind"].startswith("slice")}
 
     def taken(name, arg):
         if not torch.is_tensor(arg):
@@ -85,7 +88,7 @@ def as_taken(args, params):
         last = sum((extent - 1) * stride for extent, stride in zip(shape, strides))
         return exported.View(arg.data_ptr(), last + 1 if arg.numel() else 0, shape, strides)
 
-    return {name: taken(name, arg) for name, arg in args.items()}
+    return {**absent, **strides, **{name: taken(name, arg) for name, arg in args.items()}}
 
 
 def prepare(entry, case, args, options):

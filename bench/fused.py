@@ -332,8 +332,8 @@ class DequantizeAdd(Entry):
 
     def launches(self, case, args):
         rows, cols, dtype = case
-        return [Launch("dequantize_add", [NAMES[dtype], "i8"], lambda add, block: add,
-                       lambda add, block: (rows, cdiv(cols, block)))]
+        return [Launch("dequantize_add", [NAMES[dtype], "i8"], lambda block, add: add,
+                       lambda block, add: (rows, cdiv(cols, block)))]
 
     def exact(self, args):
         product = args["q"].double() * args["scales"].double()[:, None]

@@ -9,7 +9,7 @@ from norms import AddRmsNorm, Norm, layer_norm
 
 
 class AddLayerNorm(AddRmsNorm):
-    name, kernel, long = "add_layer_norm", "add_layer_norm", "add_layer_norm_long"
+    name = "add_layer_norm"
     parameters = ("gamma", "beta")
     eps = 1e-5
 
@@ -38,7 +38,7 @@ class AddLayerNorm(AddRmsNorm):
 class NormActivation(Norm):
     """act(norm(x)) and, where it adds, a residual."""
 
-    kernel, long = "norm_activation", "norm_activation_long"
+    kernel, long, short, cluster, tile = "norm_activation", "norm_activation_long", None, None, 32768
     elements = 1 << 26
 
     def __init__(self, norm, act, adds=False):

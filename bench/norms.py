@@ -12,12 +12,13 @@ from entry import (
 
 
 class Norm(RowEntry):
-    """A norm with parameters for each column. `kernel` takes rows of up to `tile` elements in one, `long` any, and `short` several."""
+    """A norm with parameters for each column. `kernel` takes rows of up to `tile` elements in one, `long` any, and `short` several.
+    Kernels of both norms are LayerNorm where there is a `beta`."""
 
     group = "norms"
     parameters = ("gamma", "beta")
-    kernel = long = short = None
-    tile = 32768
+    kernel, long, short, cluster = "norm", "norm_long", "norm_short", "norm_cluster"
+    tile = 131072
     eps = 1e-5
 
     @property
@@ -34,13 +35,23 @@ class Norm(RowEntry):
     def launches(self, case, args):
         rows, cols, dtype = case
         if self.short and cols <= SHORT_ROW:
-            programs = short_programs(rows, cols)
-            return [Launch(self.short, [NAMES[dtype]], lambda width: width >= cols, lambda width: (programs,))]
-        if self.short and 6144 < cols <= 32768 and 8 * rows <= sm_count():
-            return [Launch(f"{self.kernel}_cluster", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
-        if cols > self.tile:
-            return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
-        return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
+            return [self.launch(self.short, dtype, cols, short_programs(rows, cols))]
+        if self.cluster and 6144 < cols <= 32768 and 8 * rows <= sm_count():
+            return [self.launch(self.cluster, dtype, 0, rows)]
+        return [self.launch(self.long, dtype, 0, rows) if cols > self.tile else self.launch(self.kernel, dtype, cols, rows)]
+
+    def launch(self, kernel, dtype, least, programs):
+        """Of a tile of at least so many columns."""
+        there = self.options(kernel)
+        return Launch(kernel, [NAMES[dtype]], lambda block, *options: block >= least and options == there,
+                      lambda *_: (programs,))
+
+    def options(self, kernel):
+        """Which of a kernel's optional parameters there are: the residual, `beta`."""
+        beta = int("beta" in self.parameters)
+        taken = {"norm_long": (int("residual" in self.outputs), beta), "norm": (beta,), "norm_short": (beta,),
+                 "norm_cluster": (beta,), "add_norm": (beta,)}
+        return taken.get(kernel, ())
 
     def traffic(self, args):
         return (2 * args["x"].numel() + len(self.parameters) * args["n_cols"]) * args["x"].element_size()
@@ -58,17 +69,17 @@ def layer_norm(args, eps):
 
 
 class LayerNorm(Norm):
-    name, kernel, long, short = "layer_norm", "layer_norm", "layer_norm_long", "layer_norm_short"
+    name = "layer_norm"
 
     def launches(self, case, args):
         rows, cols, dtype = case
         if cols <= SHORT_ROW or 6144 < cols <= 32768 and 8 * rows <= sm_count():
             return super().launches(case, args)
         odd = cols % 8 and (dtype == F32 or cols <= 24576)
-        if cols <= (16384 if dtype == F32 else 20480) or cols <= 65536 and (cols > self.tile or odd):
-            return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
-        if cols > self.tile or odd:
-            return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
+        if cols <= (16384 if dtype == F32 else 20480) or cols <= self.tile and (cols > 32768 or odd):
+            return [self.launch(self.kernel, dtype, cols, rows)]
+        if cols > 32768 or odd:
+            return [self.launch(self.long, dtype, 0, rows)]
         # `f32` rows are taken one after the other by as many clusters of 4 as run at once.
         programs = min(rows, 60) if dtype == F32 else rows
         return [Launch("layer_norm_wide", [NAMES[dtype]], lambda block: True, lambda block: (programs,))]
@@ -87,7 +98,7 @@ class LayerNorm(Norm):
 
 
 class LayerNormGelu(Norm):
-    name, kernel = "layer_norm_gelu", "layer_norm_gelu"
+    name, kernel, short, cluster = "layer_norm_gelu", "layer_norm_gelu", None, None
     small_columns = (*Norm.small_columns, 14_000, 20_000)
 
     def exact(self, args):
@@ -106,8 +117,7 @@ class LayerNormGelu(Norm):
 
 
 class RmsNorm(Norm):
-    name, kernel, long, short = "rms_norm", "rms_norm", "rms_norm_long", "rms_norm_short"
-    tile = 131072
+    name = "rms_norm"
     parameters = ("gamma",)
     eps = 1e-6
 
@@ -128,7 +138,7 @@ class RmsNorm(Norm):
 
 
 class AddRmsNorm(Norm):
-    name, kernel, long = "add_rms_norm", "add_rms_norm", "add_rms_norm_long"
+    name, kernel, short, cluster, tile = "add_rms_norm", "add_norm", None, None, 32768
     parameters = ("gamma",)
     outputs = ("out", "residual")
     eps = 1e-6
@@ -171,7 +181,7 @@ class AddRmsNorm(Norm):
 class Plain(Norm):
     """Without parameters."""
 
-    parameters = ()
+    parameters, short, cluster, tile = (), None, None, 32768
 
 
 class Center(Plain):

@@ -11,7 +11,7 @@ from routing import sizes, turn
 #: Positions of a table.
 POSITIONS = 8192
 #: Elements of heads that a program handles, and the stride of a cache that is not there.
-ELEMENTS, ALIGNED = 512, 64
+ELEMENTS = 512
 #: The constants of `packed_qkv`: pairs are neighbors, halves of a head, halves of its first part.
 NEIGHBORS, HALVES, PARTS = 0, 1, 2
 #: Queries of a program of `rotary_attention`, and rows of one of `rotate_heads`.
@@ -75,20 +75,18 @@ class PackedQkv(Entry):
             return packed, key_cache, value_cache
         self.compute = compute
         half = rotary // 2
-        pairs = NEIGHBORS if self.interleaved else HALVES if rotary == dim else PARTS
-        cache = {"n_slots": tokens, "page": tokens, "page_stride": tokens * keys * dim, "head_stride": dim,
-                 "slot_stride": keys * dim}
-        return {**args, **cache, "queries": queries, "keys": keys, "pairs": pairs, "dim": dim, "row_stride": stride, "half": half,
-                "n_positions": POSITIONS if half else 0, "eps": self.eps}
+        halves = HALVES if rotary == dim and dim in (64, 128, 256) else PARTS
+        return {**args, "queries": queries, "keys": keys, "pairs": NEIGHBORS if self.interleaved else halves, "dim": dim,
+                "row_stride": stride, "half": half, "n_positions": POSITIONS if half else 0, "eps": self.eps}
 
     def prepare(self, args):
         args["qkv"].copy_(args["original"])
 
     def launches(self, case, args):
-        qkv = args["qkv"].flatten()
-        plain = {"qkv": qkv, "slots": args["positions"], "key_cache": qkv[:0], "value_cache": qkv[:0], "n_slots": 0, "page": 1,
-                 "page_stride": ALIGNED, "head_stride": ALIGNED, "slot_stride": ALIGNED}
-        cached = {"qkv": qkv, "key_cache": args["key_cache"].flatten(), "value_cache": args["value_cache"].flatten()}
+        qkv, nothing = args["qkv"].flatten(), args["key_cache"][:0, None]
+        plain = {"qkv": qkv, "slots": args["positions"], "key_cache": nothing, "value_cache": nothing}
+        # One page of all slots.
+        cached = {"qkv": qkv, "key_cache": args["key_cache"][None], "value_cache": args["value_cache"][None]}
         still = {"half": 0, "n_positions": 0, "pairs": NEIGHBORS if self.interleaved else PARTS}
         as_it_is = {"query_gamma": args["query_gamma"][:0], "key_gamma": args["key_gamma"][:0]}
         if not self.form:

@@ -87,7 +87,7 @@ pub fn attention_split<
     left: i32,
     right: i32,
 ) {
-    use crate::online_softmax::{OnlineSoftmax, soft_capped};
+    use crate::online_softmax::{OnlineSoftmax, modified_scores};
 
     let keys = k.shape::<i32>(1);
     let split = tl::program_id(0);
@@ -115,12 +115,7 @@ pub fn attention_split<
         let k_positions = start + tl::arange(0, N);
         // Modified scores are in the log2 domain already.
         let scores = if SCORE_MOD {
-            let scores = if softcap > 0.0 { soft_capped(scores, scale, softcap) } else { scores * scale };
-            if is_sloped {
-                scores + slope.col() * (k_positions.row() - positions.col()).to::<f32>()
-            } else {
-                scores
-            }
+            modified_scores(scores, scale, softcap, is_sloped, slope.col(), k_positions, positions)
         } else {
             scores
         };

@@ -8,7 +8,7 @@ mod kernels {
 
     use crate::float::HalfFloat;
     use crate::mainloop::attention_mainloop;
-    use crate::online_softmax::soft_capped;
+    use crate::online_softmax::modified_scores;
 
     /// Which keys a query attends to. Positions count so that the last query has that of the last key.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,24 +78,6 @@ mod kernels {
                 }
             };
             tl::select(is_visible, scores, f32::NEG_INFINITY)
-        } else {
-            scores
-        }
-    }
-
-    /// `scores * scale`, capped where `softcap` is not 0, with `slope` for each position between query and key.
-    #[fuse_fn]
-    fn modified(
-        scores: Tile<f32>,
-        scale: f32,
-        softcap: f32,
-        slope: f32,
-        k_positions: Tile<i32>,
-        q_positions: Tile<i32>,
-    ) -> Tile<f32> {
-        let scores = if softcap > 0.0 { soft_capped(scores, scale, softcap) } else { scores * scale };
-        if slope != 0.0 {
-            scores + slope * (k_positions.row() - q_positions.col()).to::<f32>()
         } else {
             scores
         }
@@ -186,7 +168,7 @@ mod kernels {
             let qk = if SCORE_MOD {
                 let (k_positions, q_positions) =
                     (start + tl::arange(0, N), row + (keys - queries) + tl::arange(0, M));
-                let qk = modified(qk, scale, softcap, slope, k_positions, q_positions);
+                let qk = modified_scores(qk, scale, softcap, slope != 0.0, slope, k_positions, q_positions);
                 if is_biased {
                     let bias = bias.at(batch_head).load::<M, N>(row, start).to::<f32>();
                     tl::fma(bias, f32::consts::LOG2_E, qk)

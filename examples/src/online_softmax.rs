@@ -63,6 +63,22 @@ mod functions {
     pub fn soft_capped(scores: Tile<f32>, scale: f32, softcap: f32) -> Tile<f32> {
         softcap - 2.0 * softcap / (1.0 + tl::exp2(scores * (2.0 * f32::consts::LOG2_E * scale / softcap)))
     }
+
+    /// `scores * scale`, `[M, N]`, capped where `softcap` is not 0, and where `is_sloped` with `slope`, a scalar or `[M, 1]`, for each position from
+    /// query to key. Positions are `[N]` and `[M]`.
+    #[fuse_fn]
+    pub fn modified_scores(
+        scores: Tile<f32>,
+        scale: f32,
+        softcap: f32,
+        is_sloped: bool,
+        slope: Tile<f32>,
+        k_positions: Tile<i32>,
+        q_positions: Tile<i32>,
+    ) -> Tile<f32> {
+        let scores = if softcap > 0.0 { soft_capped(scores, scale, softcap) } else { scores * scale };
+        if is_sloped { scores + slope * (k_positions.row() - q_positions.col()).to::<f32>() } else { scores }
+    }
 }
 
-pub use functions::{OnlineSoftmax, soft_capped};
+pub use functions::{OnlineSoftmax, modified_scores, soft_capped};

@@ -48,126 +48,134 @@ const ELEMENTS: usize = 512;
 /// The longest head.
 pub const MAX_DIM: usize = 256;
 
-/// Which elements are pairs, for [`packed_qkv()`]: adjacent ones, halves of a head, halves of its first `rotary_dim` elements.
+/// Which elements are pairs, for [`packed_qkv()`]: adjacent ones, halves of a head as long as its tile, halves of its first `rotary_dim` elements.
 const INTERLEAVED: usize = 0;
 const SPLIT_HALVES: usize = 1;
 const SPLIT_ROTARY: usize = 2;
 
-/// Normalizes and rotates the heads of tokens in place, and writes keys and values to a cache. Program `(i, j)` takes the `j`th
-/// `512 / DIM` heads of token `i`; behind those of queries and keys there are programs of values, where there is a cache. `half` pairs
-/// are rotated: adjacent elements where `PAIRS` is 0, halves of a head of `2 * half` elements where it is 1, halves of its first `2 * half`
-/// where it is 2. Gammas without elements are no norm. Where there are no slots, `n_slots` is 0, and caches are not written.
-///
-/// Slot `s` of head `h` begins at `s / page * page_stride + h * head_stride + s % page * slot_stride`.
-#[fuse_kernel(T = [f32, f16, bf16], PAIRS = pairs in [0, 1, 2], DIM = dim in [64, 128, 256], num_warps = 1)]
-pub fn packed_qkv<T: LibraryFloat, const PAIRS: usize, const DIM: usize>(
-    qkv: &mut [T],
-    positions: &[i32],
-    cos_sin: &[T],
-    query_gamma: &View<T, 1>,
-    key_gamma: &View<T, 1>,
-    slots: &[i32],
-    key_cache: &mut [T],
-    value_cache: &mut [T],
-    queries: i32,
-    keys: i32,
-    pairs: i32,
-    dim: i32,
-    row_stride: i32,
-    half: i32,
-    n_positions: i32,
-    n_slots: i32,
-    page: i32,
-    page_stride: i64,
-    head_stride: i64,
-    slot_stride: i64,
-    eps: f32,
-) {
-    let token = tl::program_id(0);
-    let tiles = tl::cdiv(queries + keys, 512 / DIM);
-    let slot = tl::load(slots + token);
-    let is_cached = slot >= 0 && slot < n_slots;
-    let slot_offset = (slot / page).to::<i64>() * page_stride + (slot % page).to::<i64>() * slot_stride;
-    let cols = tl::arange(0, DIM);
-    if tl::program_id(1) >= tiles {
-        if is_cached {
-            let heads = (tl::program_id(1) - tiles) * (512 / DIM) + tl::arange(0, 512 / DIM);
-            let mask = (heads < keys).col() & (cols < dim).row();
-            let source = token * row_stride + ((queries + keys + heads) * dim).col() + cols.row();
-            let target = slot_offset + (heads.to::<i64>() * head_stride).col() + cols.row().to::<i64>();
-            tl::store(value_cache + target, tl::load(qkv + source, mask), mask);
-        }
-        return;
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    use crate::float::LibraryFloat;
+
+    /// Cosines and sines of a token's angles, of which there are `half`, at `ids`; zeros where `mask` is false. Both have the shape of a row.
+    #[fuse_fn]
+    fn cos_and_sin<T: Float>(
+        angles: &[T],
+        ids: Tile<i32>,
+        half: i32,
+        mask: Tile<bool>,
+    ) -> (Tile<f32>, Tile<f32>) {
+        let cos = tl::load(angles + ids, mask).to::<f32>().row();
+        (cos, tl::load(angles + ids + half, mask).to::<f32>().row())
     }
-    let heads = tl::program_id(1) * (512 / DIM) + tl::arange(0, 512 / DIM);
-    let is_key = (heads >= queries).col();
-    let is_head = (heads < queries + keys).col();
-    let start = token * row_stride + (heads * dim).col();
-    let cached = slot_offset + ((heads - queries).to::<i64>() * head_stride).col();
-    let is_normed = query_gamma.shape(0) > 0;
-    let position = tl::load(positions + token);
-    let is_in_table = position >= 0 && position < n_positions;
-    let pair_ids = tl::arange(0, DIM / 2);
-    let is_pair = (pair_ids < half) & is_in_table;
-    let angles = position * (2 * half) + pair_ids;
-    if PAIRS == 1 {
-        let mask = is_head & (pair_ids < half).row();
-        let first = start + pair_ids.row();
-        let a = tl::load(qkv + first, mask, 0.0).to::<f32>();
-        let b = tl::load(qkv + first + half, mask, 0.0).to::<f32>();
-        let cos = tl::load(cos_sin + angles, is_pair).to::<f32>().row();
-        let sin = tl::load(cos_sin + angles + half, is_pair).to::<f32>().row();
-        let (a, b) = if is_normed {
-            let query_a = query_gamma.load::<{ DIM / 2 }>(0).to::<f32>().row();
-            let query_b = query_gamma.load::<{ DIM / 2 }>(half).to::<f32>().row();
-            let key_a = key_gamma.load::<{ DIM / 2 }>(0).to::<f32>().row();
-            let key_b = key_gamma.load::<{ DIM / 2 }>(half).to::<f32>().row();
-            let scale = tl::rsqrt(tl::sum(a * a + b * b, 1, true) / dim as f32 + eps);
-            (a * scale * tl::select(is_key, key_a, query_a), b * scale * tl::select(is_key, key_b, query_b))
+
+    /// Heads `y`, `[HEADS, DIM]`, with their first `2 * half` elements rotated; `PAIRS` says which are pairs. `mask` is whether the table has the
+    /// token's `angles`.
+    #[fuse_fn]
+    fn rotated<T: Float, const PAIRS: usize, const HEADS: usize, const DIM: usize>(
+        y: Tile<f32>,
+        angles: &[T],
+        half: i32,
+        mask: bool,
+    ) -> Tile<f32> {
+        let cols = tl::arange(0, DIM);
+        let rotated = if PAIRS == 2 {
+            let is_first = cols < half;
+            let ids = tl::select(is_first, cols, cols - half);
+            let (cos, sin) = cos_and_sin(angles, ids, half, (cols < 2 * half) & mask);
+            let partner = tl::select(is_first, cols + half, cols - half).row();
+            let partners = tl::gather(y, tl::broadcast_to(partner, [HEADS, DIM]), 1);
+            y * cos + partners * tl::select(is_first.row(), -sin, sin)
         } else {
-            (a, b)
+            let ids = tl::arange(0, DIM / 2);
+            let (cos, sin) = cos_and_sin(angles, ids, half, (ids < half) & mask);
+            let pairs = if PAIRS == 0 {
+                tl::reshape(y, [HEADS, DIM / 2, 2])
+            } else {
+                tl::permute(tl::reshape(y, [HEADS, 2, DIM / 2]), [0, 2, 1])
+            };
+            let (a, b) = tl::split(pairs);
+            let (a, b) = (a * cos - b * sin, b * cos + a * sin);
+            if PAIRS == 0 {
+                tl::interleave(a, b)
+            } else {
+                tl::reshape(tl::permute(tl::join(a, b), [0, 2, 1]), [HEADS, DIM])
+            }
         };
-        let (a, b) = ((a * cos - b * sin).to::<T>(), (b * cos + a * sin).to::<T>());
-        tl::store(qkv + first, a, mask);
-        tl::store(qkv + first + half, b, mask);
-        if is_cached {
-            let target = cached + pair_ids.row().to::<i64>();
-            tl::store(key_cache + target, a, mask & is_key);
-            tl::store(key_cache + target + half, b, mask & is_key);
+        tl::select((cols < 2 * half).row(), rotated, y)
+    }
+
+    /// Normalizes and rotates the heads of tokens in place, and writes keys and values to a cache. Program `(i, j)` takes the `j`th
+    /// `512 / DIM` heads of token `i`; behind those of queries and keys there are programs of values, where there is a cache. `half` pairs
+    /// are rotated: adjacent elements where `PAIRS` is 0, halves of a head of `DIM` elements where it is 1, halves of its first `2 * half` where
+    /// it is 2. Gammas without elements are no norm.
+    ///
+    /// Caches are `[pages, slots of a page, keys, dim]`; one without pages is not written.
+    #[fuse_kernel(T = [f32, f16, bf16], PAIRS = pairs in [0, 1, 2], DIM = dim in [64, 128, 256], num_warps = 1)]
+    pub fn packed_qkv<T: LibraryFloat, const PAIRS: usize, const DIM: usize>(
+        qkv: &mut [T],
+        positions: &[i32],
+        cos_sin: &[T],
+        query_gamma: &View<T, 1>,
+        key_gamma: &View<T, 1>,
+        slots: &[i32],
+        key_cache: &mut View<T, 4>,
+        value_cache: &mut View<T, 4>,
+        queries: i32,
+        keys: i32,
+        pairs: i32,
+        dim: i32,
+        row_stride: i32,
+        half: i32,
+        n_positions: i32,
+        eps: f32,
+    ) {
+        let token = tl::program_id(0);
+        let first_head = tl::program_id(1) * (512 / DIM);
+        // Tiles of values begin behind the last one of keys.
+        let first_value = tl::cdiv(queries + keys, 512 / DIM) * (512 / DIM);
+        let slot = tl::load(slots + token);
+        let page = key_cache.shape::<i32>(1);
+        let is_cached = slot >= 0 && slot / page < key_cache.shape::<i32>(0);
+        let cols = tl::arange(0, DIM);
+        if first_head >= first_value {
+            if is_cached {
+                let heads = first_head - first_value + tl::arange(0, 512 / DIM);
+                let mask = (heads < keys).col() & (cols < dim).row();
+                let source = token * row_stride + ((queries + keys + heads) * dim).col() + cols.row();
+                let values = tl::load(qkv + source, mask);
+                value_cache.at(slot / page).at(slot % page).store(values, first_head - first_value, 0);
+            }
+            return;
         }
-    } else {
+        let heads = first_head + tl::arange(0, 512 / DIM);
+        let (is_key, is_head) = ((heads >= queries).col(), (heads < queries + keys).col());
+        let start = token * row_stride + (heads * dim).col();
+        let is_normed = query_gamma.shape(0) > 0;
+        let position = tl::load(positions + token);
+        let is_in_table = position >= 0 && position < n_positions;
+        let angles = cos_sin + position * (2 * half);
         let mask = is_head & (cols < dim).row();
         let x = tl::load(qkv + start + cols.row(), mask, 0.0).to::<f32>();
         let y = if is_normed {
+            let scale = tl::rsqrt(tl::sum(x * x, 1, true) / dim as f32 + eps);
             let query_gammas = query_gamma.load::<DIM>(0).to::<f32>().row();
             let key_gammas = key_gamma.load::<DIM>(0).to::<f32>().row();
-            let scale = tl::rsqrt(tl::sum(x * x, 1, true) / dim as f32 + eps);
             x * scale * tl::select(is_key, key_gammas, query_gammas)
         } else {
             x
         };
-        let rotated = if PAIRS == 0 {
-            let cos = tl::load(cos_sin + angles, is_pair).to::<f32>().row();
-            let sin = tl::load(cos_sin + angles + half, is_pair).to::<f32>().row();
-            let (a, b) = tl::split(tl::reshape(y, [512 / DIM, DIM / 2, 2]));
-            tl::interleave(a * cos - b * sin, b * cos + a * sin)
-        } else {
-            let is_first = cols < half;
-            let angles = position * (2 * half) + tl::select(is_first, cols, cols - half);
-            let is_pair = (cols < 2 * half) & is_in_table;
-            let cos = tl::load(cos_sin + angles, is_pair).to::<f32>().row();
-            let sin = tl::load(cos_sin + angles + half, is_pair).to::<f32>();
-            let partner = tl::select(is_first, cols + half, cols - half).row();
-            let partner_values = tl::gather(y, tl::broadcast_to(partner, [512 / DIM, DIM]), 1);
-            y * cos + partner_values * tl::select(is_first, -sin, sin).row()
-        };
-        let y = tl::select((cols < 2 * half).row(), rotated, y).to::<T>();
+        let y = rotated::<T, PAIRS, { 512 / DIM }, DIM>(y, angles, half, is_in_table).to::<T>();
         tl::store(qkv + start + cols.row(), y, mask);
         if is_cached {
-            tl::store(key_cache + cached + cols.row().to::<i64>(), y, mask & is_key);
+            key_cache.at(slot / page).at(slot % page).store(y, first_head - queries, 0);
         }
     }
 }
+
+pub use kernels::packed_qkv;
 
 /// Positions of tokens and the table of their angles.
 #[derive(Clone, Copy)]
@@ -302,7 +310,7 @@ impl<'a, T: LibraryFloat> PackedQkv<'a, T> {
         self.run(on, qkv.into(), Some(cache))
     }
 
-    fn run(&self, on: impl LaunchOn, mut qkv: SliceMut<'_, T>, cache: Option<KvCache<'_, T>>) -> Result<()> {
+    fn run(&self, on: impl LaunchOn, qkv: SliceMut<'_, T>, mut cache: Option<KvCache<'_, T>>) -> Result<()> {
         let RotaryTable { positions, cos_sin, rotary_dim } = self.table;
         let (Heads { queries, keys }, dim, tokens) = (self.heads, self.dim, positions.len());
         let n_positions = self.table.check(dim)?;
@@ -316,40 +324,36 @@ impl<'a, T: LibraryFloat> PackedQkv<'a, T> {
             }
             None => (nothing, nothing, 0.0),
         };
-        // Where nothing is cached there are no slots, and caches without elements that begin as the matrix does.
-        let (no_keys, mut remainder) = qkv.split_at_mut(0);
-        let (no_values, qkv) = remainder.split_at_mut(0);
-        let is_cached = cache.is_some();
-        let KvCache { keys: key_cache, values: value_cache, slots, layout } = match cache {
-            Some(cache) => self.checked(cache)?,
+        let slots = cache.as_ref().map(|cache| cache.slots);
+        // Where nothing is cached there are no pages, and the slots of tokens mean nothing.
+        let [key_cache, value_cache] = match &mut cache {
+            Some(cache) => self.cache_views(cache)?,
             None => {
-                let layout = CacheLayout { pages: 0, page: 1, strides: [ALIGNED; 3] };
-                KvCache { keys: no_keys, values: no_values, slots: positions, layout }
+                let nothing = || ViewMut::new(SliceMut::default(), [0, 1, keys, dim]);
+                [nothing()?, nothing()?]
             }
         };
         let block = dim.next_power_of_two().max(64);
         let tiles = |heads: usize| heads.div_ceil(ELEMENTS / block);
-        let programs = tiles(queries + keys) + if is_cached { tiles(keys) } else { 0 };
+        let programs = tiles(queries + keys) + if slots.is_some() { tiles(keys) } else { 0 };
         if tokens * programs == 0 {
             return Ok(());
         }
         let pairs = match rotary_dim {
             _ if self.is_interleaved => INTERLEAVED,
-            whole if whole == dim => SPLIT_HALVES,
+            whole if whole == block => SPLIT_HALVES,
             _ => SPLIT_ROTARY,
         };
         let [queries, keys, pairs, dim] = [queries, keys, pairs, dim].map(|count| count as i32);
         let [row_stride, half, n_positions] =
             [row_stride, rotary_dim / 2, n_positions].map(|count| count as i32);
-        let [n_slots, page] = [layout.pages * layout.page, layout.page].map(|count| count as i32);
-        let [page_stride, head_stride, slot_stride] = layout.strides.map(|stride| stride as i64);
         packed_qkv::<T>(
             qkv,
             positions,
             cos_sin,
             query_gamma,
             key_gamma,
-            slots,
+            slots.unwrap_or(positions),
             key_cache,
             value_cache,
             queries,
@@ -359,11 +363,6 @@ impl<'a, T: LibraryFloat> PackedQkv<'a, T> {
             row_stride,
             half,
             n_positions,
-            n_slots,
-            page,
-            page_stride,
-            head_stride,
-            slot_stride,
             eps,
         )
         .grid((tokens, programs))
@@ -392,27 +391,22 @@ impl<'a, T: LibraryFloat> PackedQkv<'a, T> {
         Ok(stride)
     }
 
-    /// The cache, if it has room for its layout and a slot for each token.
-    fn checked<'o>(&self, mut cache: KvCache<'o, T>) -> Result<KvCache<'o, T>> {
+    /// The caches as `[pages, slots of a page, keys, dim]`, if they have room for their layout and there is a slot for each token.
+    fn cache_views<'c>(&self, cache: &'c mut KvCache<'_, T>) -> Result<[ViewMut<'c, T, 4>; 2]> {
         let CacheLayout { pages, page, strides: [page_stride, head_stride, slot_stride] } = cache.layout;
         CHECKS.same(("slots", cache.slots.len()), ("positions", self.table.positions.len()))?;
         if pages * page > i32::MAX as usize {
             let reason = format!("the cache has {} slots, the most is {}", pages * page, i32::MAX);
             return Err(CHECKS.error(reason));
         }
-        let (shape, strides) =
-            ([pages, self.heads.keys, page, self.dim], [page_stride, head_stride, slot_stride, 1]);
-        cache.keys.view_strided_mut(shape, strides)?;
-        cache.values.view_strided_mut(shape, strides)?;
-        // Where a page has no slots there is nothing to divide.
-        let layout =
-            CacheLayout { page: page.max(1), pages: if page == 0 { 0 } else { pages }, ..cache.layout };
-        Ok(KvCache { layout, ..cache })
+        // Where a page has no slots there is nothing to divide by.
+        let pages = if page == 0 { 0 } else { pages };
+        let shape = [pages, page.max(1), self.heads.keys, self.dim];
+        let strides = [page_stride, slot_stride, head_stride, 1];
+        let keys = cache.keys.view_strided_mut(shape, strides)?;
+        Ok([keys, cache.values.view_strided_mut(shape, strides)?])
     }
 }
-
-/// A stride that every vector divides.
-const ALIGNED: usize = 64;
 
 /// What the references rotate by, and how they normalize.
 #[derive(Clone, Copy, Debug)]
