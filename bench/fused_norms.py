@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import ACTIVATIONS, RELU, SILU, activated
-from entry import SINGLE, normal, over, rounded, triton
+from entry import NAMES, SINGLE, Launch, normal, over, rounded, triton
 from norms import AddRmsNorm, Norm, layer_norm
 
 
@@ -59,7 +59,10 @@ class NormActivation(Norm):
         # What is not there is not read: a tensor as long stands for it.
         args["residual"] = normal(rows * cols, dtype, 5, shift).view(rows, cols) if self.adds else args["x"]
         return {**args, "beta": args.get("beta", args["gamma"]), "subtract_mean": int(self.norm == "layer_norm"),
-                "add_residual": int(self.adds), "act": self.act}
+                "add_residual": int(self.adds)}
+
+    def launch(self, kernel, dtype, least, programs):
+        return Launch(kernel, [NAMES[dtype]], lambda act, block: act == self.act and block >= least, lambda *_: (programs,))
 
     def exact(self, args):
         if self.norm == "layer_norm":

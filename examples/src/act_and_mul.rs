@@ -70,6 +70,8 @@ pub fn act_and_mul<T: LibraryFloat, const ACT: usize, const COLS: usize>(
     out_stride: i32,
     gate: i32,
 ) {
+    use crate::activation::activate;
+
     let row_tile = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
     let rows = row_tile * (if COLS == 256 { 1 } else { 1024 / COLS })
         + tl::arange(0, if COLS == 256 { 1 } else { 1024 / COLS });
@@ -77,17 +79,7 @@ pub fn act_and_mul<T: LibraryFloat, const ACT: usize, const COLS: usize>(
     let mask = (rows < n_rows).col() & (cols < d).row();
     let v = tl::load(x + ((rows * x_stride + gate).col() + cols.row()), mask).to::<f32>();
     let up = tl::load(x + ((rows * x_stride + (d - gate)).col() + cols.row()), mask).to::<f32>();
-    let y = if ACT == 1 {
-        tl::relu(v)
-    } else if ACT == 2 {
-        tl::gelu::<T>(v)
-    } else if ACT == 3 {
-        tl::gelu_tanh::<T>(v)
-    } else if ACT == 4 {
-        tl::silu::<T>(v)
-    } else {
-        v
-    };
+    let y = activate::<T>(v, ACT as i32);
     tl::store(out + ((rows * out_stride).col() + cols.row()), (y * up).to::<T>(), mask);
 }
 

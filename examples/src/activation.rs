@@ -20,10 +20,35 @@
 
 use std::fmt;
 
+use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Error};
 
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
+
+#[fuse_module]
+mod functions {
+    use dsl_runtime::prelude::*;
+
+    /// The activation with this number, as exact as elements of `T` take it. A number that programs of a launch share at run time is a branch
+    /// that all of them take; a constant one is none.
+    #[fuse_fn]
+    pub fn activate<T: Float>(x: Tile<f32>, act: i32) -> Tile<f32> {
+        if act == 1 {
+            tl::relu(x)
+        } else if act == 2 {
+            tl::gelu::<T>(x)
+        } else if act == 3 {
+            tl::gelu_tanh::<T>(x)
+        } else if act == 4 {
+            tl::silu::<T>(x)
+        } else {
+            x
+        }
+    }
+}
+
+pub use functions::activate;
 
 /// An activation function; its discriminant is the number by which kernels know it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -31,21 +31,13 @@ pub fn add_activation<T: LibraryFloat, const ACT: usize, const BLOCK: usize>(
     out: &mut [T],
     n: i32,
 ) {
+    use crate::activation::activate;
+
     let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let mask = offsets < n;
     let x = tl::load(x + offsets, mask).to::<f32>();
     let v = x + tl::load(y + offsets, mask).to::<f32>();
-    let y = if ACT == 1 {
-        tl::relu(v)
-    } else if ACT == 2 {
-        tl::gelu::<T>(v)
-    } else if ACT == 3 {
-        tl::gelu_tanh::<T>(v)
-    } else if ACT == 4 {
-        tl::silu::<T>(v)
-    } else {
-        v
-    };
+    let y = activate::<T>(v, ACT as i32);
     tl::store(out + offsets, y.to::<T>(), mask);
 }
 

@@ -89,8 +89,7 @@ pub fn attention_split<
 ) {
     use crate::online_softmax::{OnlineSoftmax, modified_scores};
 
-    let keys = k.shape::<i32>(1);
-    let split = tl::program_id(0);
+    let (keys, split) = (k.shape::<i32>(1), tl::program_id(0));
     let head = tl::program_id(1) / q.shape::<i32>(1);
     let query = tl::program_id(1) % q.shape::<i32>(1);
     let first_row = tl::program_id(2) * M;

@@ -29,6 +29,8 @@ pub fn bias_activation<T: LibraryFloat, const ACT: usize, const COLS: usize>(
     n_rows: i32,
     n_cols: i32,
 ) {
+    use crate::activation::activate;
+
     let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
     let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
@@ -37,17 +39,7 @@ pub fn bias_activation<T: LibraryFloat, const ACT: usize, const COLS: usize>(
     let x = tl::load(x + offsets, mask).to::<f32>();
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
     let v = x + bias.row();
-    let y = if ACT == 1 {
-        tl::relu(v)
-    } else if ACT == 2 {
-        tl::gelu::<T>(v)
-    } else if ACT == 3 {
-        tl::gelu_tanh::<T>(v)
-    } else if ACT == 4 {
-        tl::silu::<T>(v)
-    } else {
-        v
-    };
+    let y = activate::<T>(v, ACT as i32);
     tl::store(out + offsets, y.to::<T>(), mask);
 }
 

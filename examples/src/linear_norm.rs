@@ -44,24 +44,9 @@ const CHECKS: Checks = Checks("linear_norm");
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::activation::activate;
     use crate::float::HalfFloat;
     use crate::mainloop::matmul_mainloop;
-
-    /// The activation of [`crate::activation`] with this index, or none. All programs of a launch have the same.
-    #[fuse_fn]
-    fn activate<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
-        if act == 1 {
-            tl::relu(v)
-        } else if act == 2 {
-            tl::gelu::<T>(v)
-        } else if act == 3 {
-            tl::gelu_tanh::<T>(v)
-        } else if act == 4 {
-            tl::silu::<T>(v)
-        } else {
-            v
-        }
-    }
 
     /// A program computes `M` rows of up to `N` columns in steps of `K`. It is RMSNorm where `subtract_mean` is 0. Absent
     /// arguments have no elements: `bias`, `residual` and `beta`.
