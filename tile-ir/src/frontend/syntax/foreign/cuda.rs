@@ -259,6 +259,7 @@ pub(super) const TABLE: &[Foreign] = &[
     own(&["log1pf"], "log1p"),
     own(&["erfcf"], "erfc"),
     own(&["erfinvf"], "erfinv"),
+    own(&["lgammaf", "lgamma_r", "ln_gamma", "loggamma", "gammaln"], "lgamma"),
     own(&["nextafterf"], "nextafter"),
     own(&["hypotf"], "hypot"),
     own(&["cbrtf"], "cbrt"),
