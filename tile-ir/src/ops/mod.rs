@@ -406,6 +406,8 @@ pub enum IntrinsicGeneric {
     OptionalType,
     /// One element type.
     RequiredType,
+    /// One element type, or a tuple of them, of the results.
+    Results,
     /// A constant for each axis of a view.
     Extents,
 }
