@@ -295,7 +295,8 @@ pub struct Host {
     pub entry: HostEntry,
     /// Scratch memory that one call of `entry` may use, 64-byte aligned.
     pub scratch_bytes: usize,
-    /// Whether `entry` takes a record: it may report an access outside its slice or an assertion that fails, print, or note accesses.
+    /// Whether `entry` takes a record: it may report an access outside its slice or an assertion that fails, print, note accesses, or
+    /// read the clock.
     pub reports: bool,
     /// The accesses that `entry` notes, so that races between programs are found; empty in a release build.
     pub noted: &'static [NotedAccess],
@@ -317,7 +318,8 @@ pub struct NotedAccess {
 /// `args` holds eight bytes for each of the arguments of [`Specialization`] before the grid's extents: an address, a length, or a
 /// scalar's bits in its low bytes; then, if [`Host::reports`], the address of a zeroed record of 48 bytes for the first
 /// failure, followed by the address of the function that prints lines and, at 56, by the address of a table with the shadow
-/// memory of each parameter, or 0, and of the function that is told of accesses that meet. `grid` is the three extents. `scratch` is
+/// memory of each parameter, or 0, of the function that is told of accesses that meet, and of the function that
+/// writes the time in nanoseconds to an address. `grid` is the three extents. `scratch` is
 /// [`Host::scratch_bytes`] long and private to the call.
 pub type HostEntry = unsafe extern "C" fn(
     args: *const u64,

@@ -9,7 +9,8 @@
 use std::ffi::CStr;
 use std::mem::size_of;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Instant;
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use cudarc::driver::{CudaStream, DriverError, result};
@@ -122,6 +123,8 @@ pub(crate) struct HostRecord<'c> {
     shadows: *const *const AtomicU64,
     /// Called by host code where two accesses meet.
     meet: unsafe extern "C" fn(*const HostRecord, u64, u64, u64),
+    /// Called by host code that reads the clock.
+    clock: unsafe extern "C" fn(*mut i64),
     variant: &'static Variant,
     check: Option<&'c RaceCheck>,
 }
@@ -129,12 +132,13 @@ pub(crate) struct HostRecord<'c> {
 const _: () = assert!(std::mem::offset_of!(HostRecord, print) == 48);
 const _: () = assert!(std::mem::offset_of!(HostRecord, shadows) == 56);
 const _: () = assert!(std::mem::offset_of!(HostRecord, meet) == 64);
+const _: () = assert!(std::mem::offset_of!(HostRecord, clock) == 72);
 
 impl<'c> HostRecord<'c> {
     pub(crate) fn new(variant: &'static Variant, check: Option<&'c RaceCheck>) -> HostRecord<'c> {
         let shadows = check.map_or(std::ptr::null(), RaceCheck::shadows);
         let record = FailureRecord::default();
-        HostRecord { record, print, shadows, meet, variant, check }
+        HostRecord { record, print, shadows, meet, clock, variant, check }
     }
 
     /// What it says about a launch of `kernel`.
@@ -150,6 +154,13 @@ unsafe extern "C" fn meet(record: *const HostRecord, param: u64, index: u64, acc
     if let Some(check) = unsafe { (*record).check } {
         check.meet(param as usize, index, access as u32);
     }
+}
+
+/// Writes the nanoseconds since the first call of this process.
+unsafe extern "C" fn clock(time: *mut i64) {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    // SAFETY: host code hands over a word of its own.
+    unsafe { *time = START.elapsed().as_nanos() as i64 };
 }
 
 /// Prints a line of a launch.

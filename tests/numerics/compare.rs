@@ -70,8 +70,10 @@ impl Law {
         let distance = format.distance(value, wanted);
         let infinities = value.is_infinite() && wanted.is_infinite();
         let signs = value.is_sign_negative() == wanted.is_sign_negative();
-        let allowed = if zeros || infinities { signs } else { distance <= self.bound() };
-        if allowed { Ok(distance) } else { Err(format!("{wanted:e}, {distance:.2} units away")) }
+        let floor = self.row.error_floor.map_or(0.0, |floor| floor(operands));
+        let units = format.unit(wanted.abs().max(floor)) / format.unit(wanted);
+        let allowed = if zeros || infinities { signs } else { distance <= self.bound(units) };
+        if allowed { Ok(distance / units) } else { Err(format!("{wanted:e}, {distance:.2} units away")) }
     }
 
     /// The bits that a correctly rounded result may have. A 16-bit result is that of `f32`, rounded. For two operands
@@ -94,13 +96,13 @@ impl Law {
         self.row.name == "fma" && self.dtype == DType::F64 && crate::levels::is_baseline()
     }
 
-    /// In units of the result. The oracle is itself a unit off in `f64`.
-    fn bound(&self) -> f64 {
+    /// In units of the result, given how many of these are a unit of the row's bound. The oracle is itself a unit off in `f64`.
+    fn bound(&self, units: f64) -> f64 {
         match self.dtype {
-            DType::F16 => 0.5 + self.row.ulp_f32 / 8192.0,
-            DType::BF16 => 0.5 + self.row.ulp_f32 / 65536.0,
-            DType::F32 => self.row.ulp_f32,
-            _ => self.row.ulp_f64 + 1.0,
+            DType::F16 => 0.5 + units * self.row.ulp_f32 / 8192.0,
+            DType::BF16 => 0.5 + units * self.row.ulp_f32 / 65536.0,
+            DType::F32 => units * self.row.ulp_f32,
+            _ => units * (self.row.ulp_f64 + 1.0),
         }
     }
 

@@ -101,7 +101,7 @@ impl Format {
     }
 
     /// The spacing of the format's numbers at a finite value: that of subnormals near zero.
-    fn unit(self, value: f64) -> f64 {
+    pub fn unit(self, value: f64) -> f64 {
         let exponent = ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023;
         let exponent = exponent.clamp(1 - self.max_exponent, self.max_exponent);
         power(exponent - self.fraction as i32)

@@ -1,6 +1,7 @@
 //! Launches on the CPU, of hand-written host code instead of generated code.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+use std::time::Instant;
 
 use expect_test::{Expect, expect};
 
@@ -374,4 +375,53 @@ fn anything_that_holds_elements_can_be_an_argument() {
     let expected =
         [("i8", 3), ("bool", 2), ("bool", 1), ("f32", 4), ("f32", 2), ("u8", 5), ("f64", 1), ("f64", 3)];
     assert_eq!(found, expected);
+}
+
+/// Writes the time to `out[i]` for each program `i` of a row.
+unsafe extern "C" fn times(
+    args: *const u64,
+    first: u32,
+    last: u32,
+    _y: u32,
+    _z: u32,
+    _grid: *const u32,
+    _scratch: *mut u8,
+) {
+    // SAFETY: called as `TIMES` says: a `&mut [i64]`, and a record with the address of the clock.
+    unsafe {
+        let out: *mut i64 = with_exposed_provenance_mut(*args as usize);
+        let record: *const unsafe extern "C" fn(*mut i64) = with_exposed_provenance(*args.add(2) as usize);
+        let clock = *record.add(9);
+        for program in first..last {
+            clock(out.add(program as usize));
+        }
+    }
+}
+
+static TIMES: Kernel = Kernel {
+    name: "times",
+    params: &[param("out", ParamKind::SliceMut)],
+    variants: &[variant(
+        &[DType::I64],
+        &[Host { level: Level::Baseline, entry: times, scratch_bytes: 0, reports: true, noted: &[] }],
+    )],
+    ..Kernel::TEST
+};
+
+/// The time does not go back, and is that of a clock on the host.
+#[test]
+fn host_code_reads_the_clock() {
+    let start = Instant::now();
+    let times: Vec<i64> = (0..8)
+        .map(|_| {
+            let mut out = [-1i64];
+            // SAFETY: `times` writes within its argument alone.
+            let launch =
+                unsafe { Launch::new(&TIMES, Ok(&TIMES.variants[0]), [Arg::slice_mut::<i64>(&mut out)]) };
+            launch.grid(1).launch(&Device::cpu()).unwrap();
+            out[0]
+        })
+        .collect();
+    let elapsed = start.elapsed().as_nanos() as i64;
+    assert!(times[0] >= 0 && times.is_sorted() && times[7] - times[0] <= elapsed, "{times:?}");
 }

@@ -161,8 +161,9 @@ fn row_data(row: &ScalarOp) -> TokenStream {
     let (f32, f64) = (ulp.f32, ulp.f64);
     let subnormal = debug_name(row.subnormal);
     let (float, int) = (oracle(row.float.as_ref()), oracle(row.int.as_ref()));
+    let error_floor = oracle(row.error_floor.as_ref());
     quote! {
-        Row { name: #name, ulp_f32: #f32, ulp_f64: #f64, subnormal: Subnormal::#subnormal, float: #float, int: #int }
+        Row { name: #name, ulp_f32: #f32, ulp_f64: #f64, subnormal: Subnormal::#subnormal, float: #float, error_floor: #error_floor, int: #int }
     }
 }
 

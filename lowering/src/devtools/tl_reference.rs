@@ -185,7 +185,7 @@ fn view_methods(rank: usize) -> TokenStream {
             IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType => {
                 quote! { <To: crate::Element> }
             }
-            IntrinsicGeneric::None => TokenStream::new(),
+            IntrinsicGeneric::None | IntrinsicGeneric::Results => TokenStream::new(),
         };
         let params = method.params[1..].iter().flat_map(|param| {
             let name = ident(param.name);
@@ -221,6 +221,7 @@ fn signature(function: &Intrinsic, params: &[IntrinsicParam], receiver: TokenStr
     let generics = match function.generic {
         IntrinsicGeneric::None | IntrinsicGeneric::Extents => TokenStream::new(),
         IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType => quote! { <T: crate::Element> },
+        IntrinsicGeneric::Results => quote! { <T> },
     };
     let same = function.returns == Returns::Same;
     let generics = if same {

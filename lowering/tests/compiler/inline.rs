@@ -54,6 +54,33 @@ fn the_cpu_computes_what_the_function_says() {
     }
 }
 
+/// Statements with two results stand once for each element, and a CPU computes both.
+#[test]
+fn several_results_are_a_tuple() {
+    let source = "#[fuse_kernel(num_warps = 1)]
+        fn k(x: &[f32], low: &mut [f32], exponent: &mut [i32]) {
+            let i = tl::arange(0, 32);
+            let text = \"{ .reg .b32 t; mov.b32 t, $2; shr.u32 $1, t, 23; mul.f32 $0, $2, 0f3F000000; }\";
+            let split = |x| (x * 0.5, (x.bitcast::<u32>() >> 23).to::<i32>());
+            let (half, high) = tl::inline_ptx::<(f32, i32)>(text, \"=f,=r,f\", (tl::load(x + i),), split);
+            tl::store(low + i, half);
+            tl::store(exponent + i, high);
+        }";
+    check_ptx(
+        source,
+        &[".reg .b32 t"],
+        expect![[r#"
+        { .reg .b32 t; mov.b32 t, %r3; shr.u32 %r2, t, 23; mul.f32 %r1, %r3, 0f3F000000; }
+    "#]],
+    );
+    let mut x: Vec<f32> = (0..32).map(|i| i as f32).collect();
+    let (mut low, mut exponent) = (vec![0f32; 32], vec![0i32; 32]);
+    run(source, [1, 1, 1], vec![Arg::F32(&mut x), Arg::F32(&mut low), Arg::of(&mut exponent)]);
+    for i in 0..32 {
+        assert_eq!((low[i], exponent[i]), (x[i] * 0.5, (x[i].to_bits() >> 23) as i32));
+    }
+}
+
 /// Offsets through a table: nothing is known of them but what the kernel's author says.
 fn table(options: &str) -> String {
     format!(

@@ -61,6 +61,7 @@ mod scheduled_kernels;
 mod site;
 mod slsr;
 mod software_pipeline;
+mod special_register;
 mod specialization;
 mod stack;
 mod store;

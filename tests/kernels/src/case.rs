@@ -52,6 +52,8 @@ pub struct Row {
     pub ulp_f64: f64,
     pub subnormal: Subnormal,
     pub float: Option<fn(&[f64]) -> f64>,
+    /// The magnitude that a result counts as at least in the bound.
+    pub error_floor: Option<fn(&[f64]) -> f64>,
     pub int: Option<fn(&[i128], DType) -> i128>,
 }
 

@@ -44,7 +44,7 @@ fn visit(block: &Block, across: Across, found: &mut HashSet<Value>) {
         } else {
             operation.access().is_some()
         };
-        let varies = matches!(op.kind, Kind::ProgramId(_))
+        let varies = matches!(op.kind, Kind::ProgramId(_) | Kind::ReadRegister(_))
             || memory
             || !operation.blocks().is_empty()
             || operands.iter().any(|operand| found.contains(operand));

@@ -336,7 +336,7 @@ fn smaller_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
 "#;
 
 /// The functions that are rows, of `scalar::elementary`.
-const ELEMENTARY: &str = include_str!("library/elementary.tl");
+const ELEMENTARY: &str = concat!(include_str!("library/elementary.tl"), include_str!("library/gamma.tl"));
 
 /// The text of the library.
 pub(crate) fn source() -> String {

@@ -32,6 +32,7 @@ pub mod schedule;
 mod shape;
 mod sort;
 mod source;
+mod special_register;
 mod syntax;
 mod tma_store;
 pub mod typing;
@@ -77,6 +78,7 @@ pub use schedule::{
 };
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape, broadcast_help};
 pub use source::{Arange, Constant, ConstantValue, Length, NumPrograms, ProgramId, Splat, is_zero};
+pub use special_register::{ReadRegister, SpecialRegister};
 pub use tma_store::TmaStore;
 pub use view::{AddView, LoadView, StoreView, ViewTile};
 pub use warp_group_dot::{OperandA, SmemOperand, WarpGroupDot};
@@ -290,6 +292,7 @@ macro_rules! for_each_op {
             StoreView,
             AddView,
             InlinePtx,
+            ReadRegister,
             AxisHint,
             Reduce,
             For,
@@ -403,6 +406,8 @@ pub enum IntrinsicGeneric {
     OptionalType,
     /// One element type.
     RequiredType,
+    /// One element type, or a tuple of them, of the results.
+    Results,
     /// A constant for each axis of a view.
     Extents,
 }
@@ -437,6 +442,7 @@ pub fn functions() -> impl Iterator<Item = &'static Intrinsic> {
         memory::FUNCTIONS,
         atomic::FUNCTIONS,
         inline::FUNCTIONS,
+        special_register::FUNCTIONS,
         axis_hint::FUNCTIONS,
         debug::FUNCTIONS,
         reduce::FUNCTIONS,

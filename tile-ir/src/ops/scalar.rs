@@ -123,6 +123,8 @@ pub struct ScalarOp {
     /// Written in the language: a call of it is replaced by its body.
     pub in_language: bool,
     pub float: Option<FloatOracle>,
+    /// The magnitude that a result counts as at least in its error bound; without it the error is relative to the result.
+    pub error_floor: Option<FloatOracle>,
     pub int: Option<IntOracle>,
 }
 
@@ -157,6 +159,7 @@ const UNARY: ScalarOp = ScalarOp {
     subnormal: Subnormal::Kept,
     in_language: false,
     float: None,
+    error_floor: None,
     int: None,
 };
 const BINARY: ScalarOp = ScalarOp {

@@ -143,6 +143,13 @@ pub enum ErrorLoc {
     Operand,
 }
 
+/// One of the results of a function that gives as many as there are types, several as a tuple.
+#[derive(Clone, Copy, Debug)]
+pub struct OneResult<'t> {
+    pub types: &'t [DType],
+    pub index: usize,
+}
+
 /// What the rule of one call asks of the checker. A method that returns `None` or `false` has reported why.
 pub trait TypingCx {
     fn func(&self) -> &Func;
@@ -255,6 +262,9 @@ pub trait TypingCx {
     /// The call's element type. `None` where none is given, or for a mistake.
     fn generic_type(&mut self) -> Option<DType>;
 
+    /// The element types of the call's results, a tuple or one; `None` for a mistake.
+    fn generic_types(&mut self) -> Option<Vec<DType>>;
+
     /// The extents of the block that a method of a view reads.
     fn extents(&mut self, call: &Call) -> Option<Shape>;
 
@@ -273,8 +283,8 @@ pub trait TypingCx {
     /// lanewise operations, casts and constants, and captures no value.
     fn combine_region(&mut self, operand: &Operand, types: &[Type]) -> Option<Block>;
 
-    /// The function `operand` as lanewise operations on one element of each of `types`, with a single result.
-    fn elementwise_region(&mut self, operand: &Operand, types: &[Type], result: DType) -> Option<Block>;
+    /// The function `operand` as lanewise operations on one element of each of `types`, with one of its results.
+    fn elementwise_region(&mut self, operand: &Operand, types: &[Type], result: OneResult) -> Option<Block>;
 
     /// A function of the library as an operand.
     fn library_function(&mut self, name: &str, loc: Loc) -> Operand;

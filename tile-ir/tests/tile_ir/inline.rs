@@ -22,10 +22,18 @@ fn mistakes_of_inline_ptx() {
             let y = tl::inline_ptx::<f32>(\"neg.f32 $0, $1;\", \"=f,f\", (x,), 3);
             let y = tl::inline_ptx::<f32>(n, \"=f,f\", (x,), |x| x);
             let y = tl::inline_ptx::<f32>(\"neg.f32 $0, $1;\", \"=f\", (), |x| x);
+            let y = tl::inline_ptx::<(f32, i32)>(\"neg.f32 $0, $2;\", \"=f,=r,f\", (x,), |x| (x, 1));
+            let y = tl::inline_ptx::<(f32, i32)>(\"neg.f32 $0, $2; mov.b32 $1, $3;\", \"=f,=r,f\", (x,), |x| (x, 1));
+            let y = tl::inline_ptx::<(f32, i32)>(\"neg.f32 $0, $2; mov.b32 $1, $2;\", \"=f,r,f\", (x,), |x| (x, 1));
+            let y = tl::inline_ptx::<(f32, i32)>(\"neg.f32 $0, $2; mov.b32 $1, $2;\", \"=f,=r,f\", (x,), |x| x);
+            let y = tl::inline_ptx::<(f32, i32)>(\"neg.f32 $0, $2; mov.b32 $1, $2;\", \"=f,=r,f\", (x,), |x| (x, x));
+            let y = tl::inline_ptx::<(f32, &i32)>(\"neg.f32 $0, $2;\", \"=f,=r,f\", (x,), |x| (x, 1));
+            let y = tl::inline_ptx::<f32, i32>(\"neg.f32 $0, $2;\", \"=f,=r,f\", (x,), |x| (x, 1));
+            let y = tl::zeros::<(f32, i32)>([64]);
         }";
     expect![[r#"
-        5: `"sin.approx.f32 $0, $2;"`: `$2` stands for nothing: there are 1 operands
-        6: `"sin.approx.f32 $1, $1;"`: `sin.approx.f32` writes `$1`, an operand: write `$0` or a register of `.reg`
+        5: `"sin.approx.f32 $0, $2;"`: `$2` stands for nothing: there are 2 results and operands
+        6: `"sin.approx.f32 $1, $1;"`: `sin.approx.f32` writes `$1`, an operand: write a result or a register of `.reg`
         7: `"@p st.global.f32 [$1], $0;"`: `st.global.f32` does more than compute with registers
             help: inline PTX computes from registers to registers, in an `unchecked` kernel too: arithmetic, logic, shifts, conversions, comparisons, selections, `mov`, bit and video instructions, predicates, and `.reg` in braces
         8: `"again: add.f32 $0, $1, $1; bra again;"`: `again:` is a label, and nothing jumps in inline PTX
@@ -45,6 +53,18 @@ fn mistakes_of_inline_ptx() {
             help: such as `|x| x + 1.0`
         15: `n`: the PTX is a string, found a scalar of type i32
         16: `()`: expected a tile or scalar, found nothing
+        17: `"neg.f32 $0, $2;"`: nothing is written to `$1`, a result
+        18: `"neg.f32 $0, $2; mov.b32 $1, $3;"`: `$3` stands for nothing: there are 3 results and operands
+        19: `"=f,r,f"`: these constraints do not fit results and operands of f32, i32 and f32
+            help: write `"=f,=r,f"`
+        20: `x`: this function gives a tuple of 2, found a scalar of type f32
+        21: `x`: what this function gives is i32, found f32
+            help: convert it: `.to::<i32>()`
+        22: `(f32, &i32)`: this type cannot be used in a kernel
+            help: name element types such as `f32`
+        23: `inline_ptx`: `tl::inline_ptx` takes one element type, or a tuple of them
+            help: several results are a tuple: `::<(f32, i32)>`
+        24: `zeros`: `tl::zeros` takes one element type
     "#]].assert_eq(&render(&mistakes(source), source));
 }
 
@@ -151,8 +171,8 @@ fn inline_ptx_computes_from_registers_to_registers() {
         "mov.u64 %rd1, $1; mov.u64 $0, $1;": `%rd1` is no register that `.reg` declares
         "{ .reg .b64 %rd1; mov.u64 %rd1, $1; mov.u64 $0, %rd1; }": `.reg` declares names of letters, such as `t`, found `%rd1`
         "mov.u64 $0, %rd1;": `%rd1` is no register that `.reg` declares
-        "add.u64 $1, $1, 8; mov.u64 $0, $1;": `add.u64` writes `$1`, an operand: write `$0` or a register of `.reg`
-        "{ .reg .b32 t; mov.b64 {t, $2}, $1; mov.u64 $0, $1; }": `mov.b64` writes `$2`, an operand: write `$0` or a register of `.reg`
+        "add.u64 $1, $1, 8; mov.u64 $0, $1;": `add.u64` writes `$1`, an operand: write a result or a register of `.reg`
+        "{ .reg .b32 t; mov.b64 {t, $2}, $1; mov.u64 $0, $1; }": `mov.b64` writes `$2`, an operand: write a result or a register of `.reg`
         "setp.eq.u64 %p1|%p2, $1, $2; mov.u64 $0, $1;": `%p1` is no register that `.reg` declares
         ".reg .b64 t; mov.u64 $0, $1;": `.reg` stands in braces, for the text may be there several times: `{ .reg .f32 t; .. }`
         "{ .reg .b64 t<3>; mov.u64 $0, $1; }": `.reg` declares names of letters, such as `t`, found `<`

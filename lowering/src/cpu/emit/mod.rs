@@ -24,6 +24,7 @@ mod random;
 mod rearrange;
 mod reduce;
 mod scan;
+mod special_register;
 mod transpose_square;
 mod view;
 
@@ -184,9 +185,10 @@ impl CpuPlan {
         differs
     }
 
-    /// Whether the code takes a report record.
+    /// Whether the code takes a record: it reports, or reads the clock.
     pub fn reports(&self) -> bool {
-        !self.noted().is_empty() || self.versions().any(|version| report::reports(&version.func))
+        let takes = |func| report::reports(func) || special_register::reads_clock(func);
+        !self.noted().is_empty() || self.versions().any(|version| takes(&version.func))
     }
 
     /// The accesses that the code notes.

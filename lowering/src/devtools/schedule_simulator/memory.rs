@@ -13,8 +13,8 @@ use tile_ir::ir::launch_shape::LaunchShape;
 use tile_ir::ir::{Func, Op, ParamId, ParamKind, Type, Value};
 use tile_ir::ops::scalar::row;
 use tile_ir::ops::{
-    AddView, Atomic, AtomicChange, Length, Load, LoadView, MemAccess, NumPrograms, ProgramId, Store,
-    StoreView, TmaStore, ViewTile,
+    AddView, Atomic, AtomicChange, Length, Load, LoadView, MemAccess, NumPrograms, ProgramId, ReadRegister,
+    Store, StoreView, TmaStore, ViewTile,
 };
 use tile_ir::support::dtype::DType;
 use tile_ir::testing::value;
@@ -291,6 +291,13 @@ impl Simulate for NumPrograms {
     fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {
         let programs = cx.shared.launch.grid[usize::from(self.axis)];
         cx.define_number(op, Number::Int(programs.into()))
+    }
+}
+
+/// One multiprocessor, on which no time passes.
+impl Simulate for ReadRegister {
+    fn run<'f>(&'f self, cx: &mut Cx<'_, 'f>, op: &'f Op) -> Result<Step, String> {
+        cx.define_number(op, Number::Int(0))
     }
 }
 

@@ -268,7 +268,7 @@ impl AtomicElement<'_> {
 
 /// Broadcasts the old values from the threads that changed the elements to all that hold them: across lanes by shuffles,
 /// then across warps through shared memory.
-fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Val> {
+pub(super) fn broadcast(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Val> {
     let result = op.results[0];
     let dtype = gpu.func.ty(result).dtype;
     let idle_lanes = gpu.plan.schedule.distributed.layouts.get(&result).map_or(31, Layout::replicated_lanes);

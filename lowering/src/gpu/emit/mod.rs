@@ -35,6 +35,7 @@ mod rotated_rows;
 mod scan;
 mod schedule;
 mod smem_tile;
+mod special_register;
 mod threads;
 mod value_facts;
 mod warp_shuffle;

@@ -387,18 +387,32 @@ impl GpuEmit for AxisHint {
     }
 }
 
+/// The type of the register that a constraint of inline PTX is of, if it is a result's.
+fn result_type(constraint: &str) -> Option<Ty> {
+    let elem = match constraint.strip_prefix('=')? {
+        "f" => Elem::F32,
+        "d" => Elem::F64,
+        "l" => Elem::I64,
+        "h" => Elem::I16,
+        _ => Elem::I32,
+    };
+    Some(Ty::scalar(elem))
+}
+
 impl GpuEmit for InlinePtx {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let args: Vec<_> = self.args.iter().map(|&arg| gpu.registers(arg)).collect();
         let ty = gpu.register_type(op.results[0]);
         // 16-bit floats travel as their bits.
         let machine = |ty: Ty| if ty.elem.bits() == 16 { ty.with(Elem::I16) } else { ty };
+        // Of every result: LLVM merges the equal statements of each.
+        let types: Vec<Ty> = self.constraints.split(',').filter_map(result_type).collect();
         let registers = (0..gpu.register_count(op.results[0]))
             .map(|register| {
                 let operands: Vec<Val> =
                     args.iter().map(|arg| b.bitcast(arg[register], machine(arg[register].ty))).collect();
-                let result = b.asm(&self.text, &self.constraints, &operands, &[machine(ty)], Asm::Pure)[0];
-                b.bitcast(result, ty)
+                let results = b.asm(&self.text, &self.constraints, &operands, &types, Asm::Pure);
+                b.bitcast(results[self.result as usize], ty)
             })
             .collect();
         gpu.define(op.results[0], registers);

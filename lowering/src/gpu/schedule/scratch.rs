@@ -188,6 +188,20 @@ pub fn idle_warps(distributed: &Distributed, op: &Op) -> u32 {
     }
 }
 
+/// One thread reads the clock for all warps, and one block the multiprocessor for all of a cluster.
+impl Scratch for ReadRegister {
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        let among = match self.register {
+            SpecialRegister::SmId => distributed.cta_bits(),
+            SpecialRegister::GlobalTimer => distributed.warp_bits(),
+        };
+        if among == 0 || distributed.func.body.uses(op.results[0]) == 0 {
+            return 0;
+        }
+        32 * distributed.num_warps * self.register.dtype().bytes()
+    }
+}
+
 impl Scratch for Atomic {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let result = op.results[0];

@@ -27,8 +27,8 @@ pub fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<Value> {
 
 /// Whether a scalar differs from program to program.
 pub fn varies_by_program(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
-    backward_slice(value, definitions)
-        .iter()
-        .filter_map(|value| definitions.get(value))
-        .any(|op| matches!(op.kind, Kind::ProgramId(_)) || op.kind.operation().access().is_some())
+    backward_slice(value, definitions).iter().filter_map(|value| definitions.get(value)).any(|op| {
+        matches!(op.kind, Kind::ProgramId(_) | Kind::ReadRegister(_))
+            || op.kind.operation().access().is_some()
+    })
 }

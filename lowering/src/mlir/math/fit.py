@@ -1,11 +1,11 @@
-"""Finds the polynomials of this folder and of `tile-ir/src/ops/library/elementary.tl`: `pip install mpmath; python3 fit.py`, some minutes.
+"""Finds the polynomials of this folder and of `tile-ir/src/ops/library/*.tl`: `pip install mpmath; python3 fit.py`, some minutes.
 
 For each of them it prints the function and its variable, the interval, the error of the minimax polynomial and of the
 rounded one, and the coefficients. Coefficients are rounded one by one, the constant first, and after each of the first
 `refit` the rest is fitted again to what is left.
 """
 
-from mpmath import (asin, atan, atanh, cos, cosh, erf, erfc, erfinv, exp, expm1, frexp, ldexp, log, lu_solve, matrix, mp, mpf,
+from mpmath import (asin, atan, atanh, cos, cosh, erf, erfc, erfinv, exp, expm1, frexp, ldexp, log, loggamma, lu_solve, matrix, mp, mpf,
                     nint, pi, sin, sinh, sqrt, tanh)
 
 mp.dps = 45
@@ -121,6 +121,22 @@ def erfinv_in_log(w):
 ERFINV = erfinv_in_log, lambda w: 1 / erfinv_in_log(w)
 ERFINV_FAR = lambda t: erfinv_in_log((t + 3) ** 2), lambda t: 1 / erfinv_in_log((t + 3) ** 2)
 
+
+def lgamma_near(u):
+    z = u + mpf(1) / 2
+    return loggamma(1 + z).real / (z * (z - 1))
+
+
+def stirling_rest(w):
+    """Of `a` with `w = 1 / a^2`, times `a`."""
+    a = 1 / sqrt(w)
+    return (loggamma(a) - ((a - mpf(1) / 2) * (log(a) - 1) - mpf(1) / 2 + log(2 * pi) / 2)) * a
+
+
+LGAMMA = lgamma_near, lambda u: 1 / lgamma_near(u)
+STIRLING = stirling_rest, lambda w: 12
+SINPI = in_square(lambda r: (sin(pi * r) / (pi * r) - 1) / r**2), in_square(lambda r: pi * r**3 / sin(pi * r))
+
 octave = sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1
 s = octave[1] / (2 + octave[1]) * mpf("1.001")
 
@@ -145,6 +161,10 @@ def fit_f32():
     show("erfinv, far", ERFINV_FAR[0], (sqrt(mpf(5)) - mpf("3.001"), "1.01"), ERFINV_FAR[1], 24, range(11), refit=11)
     show("erfinv, far, of f64", ERFINV_FAR[0], (sqrt(mpf(5)) - 3, "3.1"), ERFINV_FAR[1], 24, range(11), refit=11)
 
+    show("lgamma, near", LGAMMA[0], ("-0.751", "0.751"), LGAMMA[1], 24, range(14))
+    show("lgamma, far", STIRLING[0], ("1e-9", 1 / mpf("6.2") ** 2), STIRLING[1], 24, range(2))
+    show("sinpi", SINPI[0], ("1e-9", "0.2501"), SINPI[1], 24, range(4), refit=4)
+
 
 def fit_f64():
     half, quarter = LN_2 / 2 * mpf("1.001"), (pi / 4 * mpf("1.0001")) ** 2
@@ -161,6 +181,9 @@ def fit_f64():
     show("atan", ATAN[0], ("1e-7", 1), ATAN[1], 53, range(20), refit=6)
     show("asin", ASIN[0], ("1e-7", mpf("0.5625") ** 2), ASIN[1], 53, range(14))
     show("pow", POW[0], ("1e-7", s**2), POW[1], 53, range(8), refit=3)
+    show("lgamma, near", LGAMMA[0], ("-0.751", "0.751"), LGAMMA[1], 53, range(29))
+    show("lgamma, far", STIRLING[0], ("1e-12", 1 / mpf("6.2") ** 2), STIRLING[1], 53, range(7))
+    show("sinpi", SINPI[0], ("1e-9", "0.2501"), SINPI[1], 53, range(8))
 
 
 fit_f32()

@@ -553,6 +553,8 @@ pub enum Exit {
 #[derive(Clone, Debug)]
 pub enum GenericArg {
     Type(TypeName),
+    /// `(f32, i32)`
+    Tuple(Vec<TypeName>, Loc),
     Const(Expr),
     /// `_`
     Infer(Loc),

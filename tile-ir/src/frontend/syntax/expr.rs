@@ -444,6 +444,13 @@ impl Parser<'_> {
             .iter()
             .map(|arg| match arg {
                 syn::GenericArgument::Type(syn::Type::Infer(_)) => Some(GenericArg::Infer(Loc::of(arg))),
+                syn::GenericArgument::Type(syn::Type::Tuple(tuple)) => {
+                    let names: Option<Vec<TypeName>> = tuple.elems.iter().map(type_name).collect();
+                    if names.is_none() {
+                        self.unsupported_help(tuple, "this type", "name element types such as `f32`");
+                    }
+                    Some(GenericArg::Tuple(names?, Loc::of(tuple)))
+                }
                 syn::GenericArgument::Type(ty) => {
                     let name = type_name(ty);
                     if name.is_none() {

@@ -250,17 +250,26 @@ impl Check<'_> {
         match (wanted, found) {
             (IntrinsicGeneric::None | IntrinsicGeneric::OptionalType, []) => true,
             (IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType, [GenericArg::Type(_)]) => true,
+            (IntrinsicGeneric::Results, [GenericArg::Type(_) | GenericArg::Tuple(..)]) => true,
             (IntrinsicGeneric::None, _) => {
                 let help = "leave them out: types follow from the arguments";
                 self.error_help(loc, format!("{what} takes no type arguments"), help);
                 false
             }
-            (IntrinsicGeneric::RequiredType, []) => {
+            (IntrinsicGeneric::RequiredType | IntrinsicGeneric::Results, []) => {
                 let help = format!("write {}::<f32>(..)`", what.trim_end_matches('`'));
                 self.error_help(loc, format!("{what} needs an element type"), help);
                 false
             }
             (IntrinsicGeneric::Extents, _) => true,
+            (IntrinsicGeneric::Results, _) => {
+                self.error_help(
+                    loc,
+                    format!("{what} takes one element type, or a tuple of them"),
+                    "several results are a tuple: `::<(f32, i32)>`",
+                );
+                false
+            }
             (IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType, _) => {
                 self.error(loc, format!("{what} takes one element type"));
                 false

@@ -2,9 +2,9 @@
 
 use super::{Call, Callee, Check, Item, Operand, WrittenCall};
 use crate::ir::{Block, Op, Type, Value};
+use crate::ops::typing::OneResult;
 use crate::ops::{Kind, Scalar, scalar};
 use crate::support::diagnostic::Loc;
-use crate::support::dtype::DType;
 
 impl Check<'_> {
     /// The combine region of the function `operand`, for two elements, or two tuples of elements if there are several
@@ -37,8 +37,13 @@ impl Check<'_> {
         self.flatten_branches(block)
     }
 
-    /// The function `operand` as lanewise operations on one element of each of `types`, with a single result.
-    pub fn elementwise_region(&mut self, operand: &Operand, types: &[Type], result: DType) -> Option<Block> {
+    /// The function `operand` as lanewise operations on one element of each of `types`, with one of its results.
+    pub fn elementwise_region(
+        &mut self,
+        operand: &Operand,
+        types: &[Type],
+        result: OneResult,
+    ) -> Option<Block> {
         let Item::Function(id) = operand.item else {
             if !matches!(operand.item, Item::Failed) {
                 let found = self.describe(operand);
@@ -65,16 +70,29 @@ impl Check<'_> {
             text: String::new(),
         };
         let returned = self.invoke(&callee, WrittenCall { call, generics: vec![] });
-        let value = match returned.item {
-            Item::Failed => None,
-            _ => self.value_as(&returned, result, "what this function gives"),
-        };
+        let value = self.one_result(&returned, result);
         self.combine_region_start = outer;
         let block = self.end_block(value.into_iter().collect());
         if value.is_none() || self.errors.len() > errors {
             return None;
         }
         self.flatten_branches(block)
+    }
+
+    /// One of the values that a function has returned.
+    fn one_result(&mut self, returned: &Operand, OneResult { types, index }: OneResult) -> Option<Value> {
+        let part = match (&returned.item, types) {
+            (Item::Failed, _) => return None,
+            (_, [_]) => returned,
+            (Item::Tuple(parts), _) if parts.len() == types.len() => &parts[index],
+            _ => {
+                let found = self.describe(returned);
+                let text = format!("this function gives a tuple of {}, found {found}", types.len());
+                self.error(returned.loc, text);
+                return None;
+            }
+        };
+        self.value_as(part, types[index], "what this function gives")
     }
 
     /// Calls the function on the arguments of its block; returns the yields.

@@ -171,6 +171,14 @@ impl Check<'_> {
             _ => None,
         }
     }
+
+    /// The element types between `::<` and `>`: one, or those of a tuple. Fails where one is not known.
+    pub fn generic_types(&mut self, generics: &[GenericArg]) -> Option<Vec<DType>> {
+        match generics.first() {
+            Some(GenericArg::Tuple(types, _)) => types.iter().map(|ty| self.resolve_type(ty)).collect(),
+            _ => Some(vec![self.generic_type(generics)?]),
+        }
+    }
 }
 
 impl LiteralValue {

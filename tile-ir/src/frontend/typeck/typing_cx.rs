@@ -3,7 +3,7 @@
 use super::{Call, Check, ErrorLoc, Operand, Pointer};
 use crate::frontend::syntax::GenericArg;
 use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
-use crate::ops::typing::TypingCx;
+use crate::ops::typing::{OneResult, TypingCx};
 use crate::ops::{ConstantValue, Intrinsic, Kind, Site};
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::{Class, DType};
@@ -179,6 +179,10 @@ impl TypingCx for CallCx<'_, '_> {
         self.check.generic_type(self.generics)
     }
 
+    fn generic_types(&mut self) -> Option<Vec<DType>> {
+        self.check.generic_types(self.generics)
+    }
+
     fn extents(&mut self, call: &Call) -> Option<Shape> {
         self.check.extents(call, self.generics)
     }
@@ -199,7 +203,7 @@ impl TypingCx for CallCx<'_, '_> {
         self.check.combine_region(operand, types)
     }
 
-    fn elementwise_region(&mut self, operand: &Operand, types: &[Type], result: DType) -> Option<Block> {
+    fn elementwise_region(&mut self, operand: &Operand, types: &[Type], result: OneResult) -> Option<Block> {
         self.check.elementwise_region(operand, types, result)
     }
 

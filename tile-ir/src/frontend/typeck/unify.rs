@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 
 use super::{Call, Check, ConstValue, Item, Literal, LiteralValue, Operand, WrittenCall};
 use crate::frontend::syntax::{
-    ConstType, FnItem, FunctionParam, GenericArg, GenericParam, TypeName, ValueType, const_range,
+    ConstType, Expr, FnItem, FunctionParam, GenericArg, GenericParam, TypeName, ValueType, const_range,
 };
 use crate::ir::ParamId;
 use crate::ops::ConstantValue;
@@ -41,8 +41,8 @@ impl Check<'_> {
                     let dtype = match given.get(i) {
                         Some(GenericArg::Type(ty)) => Some(self.resolve_type(ty)?),
                         Some(GenericArg::Infer(_)) | None => None,
-                        Some(GenericArg::Const(expr)) => {
-                            self.error(expr.loc, format!("`{name}` of {} is a type", call.what));
+                        Some(GenericArg::Const(Expr { loc, .. }) | GenericArg::Tuple(_, loc)) => {
+                            self.error(*loc, format!("`{name}` of {} is an element type", call.what));
                             return None;
                         }
                     };
@@ -106,6 +106,10 @@ impl Check<'_> {
         let operand = match given.get(index) {
             Some(GenericArg::Const(expr)) => self.expr(expr),
             Some(GenericArg::Type(written)) => self.generic_value(written),
+            Some(GenericArg::Tuple(_, loc)) => {
+                self.error(*loc, format!("`{name}` of {} is a constant", call.what));
+                return None;
+            }
             Some(GenericArg::Infer(_)) | None => {
                 let text = format!("the constant `{name}` of {} is not known here", call.what);
                 let form: Vec<&str> = function

@@ -86,7 +86,7 @@ impl Check<'_> {
     ) -> bool {
         let takes_type = ops::functions().any(|function| {
             function.name == name
-                && matches!(function.generic, IntrinsicGeneric::OptionalType | IntrinsicGeneric::RequiredType)
+                && !matches!(function.generic, IntrinsicGeneric::None | IntrinsicGeneric::Extents)
         });
         let found = args.iter().find_map(|arg| self.type_of_argument(arg).map(|dtype| (arg, dtype)));
         let Some((arg, dtype)) = found.filter(|_| takes_type && generics.is_empty()) else { return false };

@@ -180,6 +180,10 @@ impl Check<'_> {
         let operand = match arg {
             GenericArg::Const(expr) => self.expr(expr),
             GenericArg::Type(written) => self.generic_value(written),
+            GenericArg::Tuple(_, loc) => {
+                self.error(*loc, "the extent of a block is a constant, found a tuple of types");
+                return None;
+            }
             GenericArg::Infer(loc) => {
                 self.error(*loc, "the extent of a block does not follow from anything: write it");
                 return None;
@@ -221,6 +225,6 @@ fn generic_arg_loc(arg: &GenericArg) -> Loc {
     match arg {
         GenericArg::Type(name) => name.loc,
         GenericArg::Const(expr) => expr.loc,
-        GenericArg::Infer(loc) => *loc,
+        GenericArg::Tuple(_, loc) | GenericArg::Infer(loc) => *loc,
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::frontend::syntax::{BinaryOp, COUNT_DOWN, Expr, ExprKind, GenericParam};
 use crate::ir::{Func, Op, Value};
-use crate::ops::{ConstantValue, Kind};
+use crate::ops::{ConstantValue, Kind, SpecialRegister};
 use crate::support::diagnostic::Loc;
 use crate::support::warning::Warning;
 
@@ -280,6 +280,7 @@ fn never_negative(value: Value, func: &Func, definitions: &HashMap<Value, &Op>) 
     match &op.kind {
         Kind::ProgramId(_) => Some("`tl::program_id`"),
         Kind::NumPrograms(_) => Some("`tl::num_programs`"),
+        Kind::ReadRegister(read) if read.register == SpecialRegister::SmId => Some("`tl::smid`"),
         Kind::Length(_) => Some("a length"),
         Kind::Arange(arange) if arange.start >= 0 => Some("this `tl::arange`"),
         kind => {

@@ -1,7 +1,7 @@
 //! Which PTX a kernel may have: statements that compute from registers to registers.
 //!
 //! A safe kernel reaches memory through its slices and views alone, and its threads run what the compiler schedules. So the text is
-//! parsed, and all that is not on a list is refused. A statement writes `$0` or a register that the text declares, and reads these, the
+//! parsed, and all that is not on a list is refused. A statement writes a result or a register that the text declares, and reads these, the
 //! operands, numbers and special registers: it knows none of the registers around it.
 
 use std::iter::Peekable;
@@ -158,7 +158,7 @@ impl PtxToken {
     }
 }
 
-/// The tokens of a text without its comments, given the number of operands.
+/// The tokens of a text without its comments, given the number of results and operands together.
 fn tokens(text: &str, operands: usize) -> Judged<Vec<PtxToken>> {
     let mut rest = text.chars().peekable();
     let mut tokens = vec![];
@@ -172,10 +172,10 @@ fn tokens(text: &str, operands: usize) -> Judged<Vec<PtxToken>> {
             '$' => {
                 let digits = run(&mut rest, String::new(), |c| c.is_ascii_digit());
                 match digits.parse::<usize>() {
-                    Ok(index) if index <= operands => PtxToken::Operand(index),
+                    Ok(index) if index < operands => PtxToken::Operand(index),
                     Ok(index) => {
                         return problem(format!(
-                            "`${index}` stands for nothing: there are {operands} operands"
+                            "`${index}` stands for nothing: there are {operands} results and operands"
                         ));
                     }
                     Err(_) => return problem("`$` is followed by the number of an operand"),
@@ -228,20 +228,21 @@ fn comment(rest: &mut Peekable<Chars>) -> Judged<()> {
     }
 }
 
-/// What is wrong with the statements, given the number of operands.
-pub(super) fn check(text: &str, operands: usize) -> Judged<()> {
-    let mut parser =
-        PtxParser { tokens: tokens(text, operands)?, position: 0, scopes: vec![], result: false };
+/// What is wrong with the statements, given the number of results and that of operands.
+pub(super) fn check(text: &str, results: usize, operands: usize) -> Judged<()> {
+    let tokens = tokens(text, results + operands)?;
+    let mut parser = PtxParser { tokens, position: 0, scopes: vec![], results: vec![false; results] };
     while parser.position < parser.tokens.len() {
         parser.statement()?;
     }
     if !parser.scopes.is_empty() {
         return problem("`{` is not closed");
     }
-    if !parser.result {
-        return problem("nothing is written to `$0`, the result");
+    match parser.results.iter().position(|is_written| !is_written) {
+        Some(0) if results == 1 => problem("nothing is written to `$0`, the result"),
+        Some(index) => problem(format!("nothing is written to `${index}`, a result")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 struct PtxParser {
@@ -249,8 +250,8 @@ struct PtxParser {
     position: usize,
     /// The registers that each open brace has declared.
     scopes: Vec<Vec<String>>,
-    /// Whether `$0` is written.
-    result: bool,
+    /// Whether each result is written.
+    results: Vec<bool>,
 }
 
 impl PtxParser {
@@ -350,10 +351,12 @@ impl PtxParser {
         let (mut writes, mut depth) = (true, 0);
         loop {
             match self.next() {
-                Some(PtxToken::Operand(0)) if writes => self.result = true,
+                Some(PtxToken::Operand(index)) if writes && index < self.results.len() => {
+                    self.results[index] = true;
+                }
                 Some(PtxToken::Operand(index)) if writes => {
                     return problem(format!(
-                        "`{instruction}` writes `${index}`, an operand: write `$0` or a register of `.reg`"
+                        "`{instruction}` writes `${index}`, an operand: write a result or a register of `.reg`"
                     ));
                 }
                 Some(PtxToken::Word(name)) if self.is_declared(&name) || name == "_" => {}

@@ -6,7 +6,7 @@ use super::{FloatOracle, ScalarOp, UNARY, Ulp, inverse_erf};
 const IN_LANGUAGE: ScalarOp = ScalarOp { in_language: true, ..UNARY };
 
 macro_rules! rows {
-    ($($(#[doc = $doc:literal])+ $name:ident: ($($param:literal),+) [$f32:literal, $f64:literal] $oracle:expr;)*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident: ($($param:literal),+) [$f32:literal, $f64:literal] $oracle:expr $(, error_floor: $floor:expr)?;)*) => {
         /// Every function of this kind.
         pub static FUNCTIONS: &[ScalarOp] = &[
             $(ScalarOp {
@@ -15,6 +15,7 @@ macro_rules! rows {
                 params: &[$($param),+],
                 ulp: Ulp { f32: $f32, f64: $f64 },
                 float: Some(FloatOracle { function: $oracle, source: stringify!($oracle) }),
+                $(error_floor: Some(FloatOracle { function: $floor, source: stringify!($floor) }),)?
                 ..IN_LANGUAGE
             }),*
         ];
@@ -50,6 +51,9 @@ rows! {
     /// The inverse of `erf`, within 3 ULP, and 4 of an `f64`. Infinity at 1, negative infinity at -1, NaN beyond; the sign of a zero is
     /// that of `x`.
     erfinv: ("x") [3.0, 4.0] |a| inverse_erf(a[0]);
+    /// The logarithm of the absolute value of the gamma function, within 5 ULP. Below 0 its zeros are between numbers: there
+    /// the error is within 5 ULP of the result or of `x`, whichever is larger. Infinity at 0, at the negative integers and at both infinities.
+    lgamma: ("x") [5.0, 5.0] |a| libm::lgamma(a[0]), error_floor: |a| if a[0] < 0.0 { -a[0] } else { 0.0 };
     /// The cube root, within 1 ULP; negative below 0. The sign of a zero is that of `x`.
     cbrt: ("x") [1.0, 1.0] |a| a[0].cbrt();
     /// `x` to the power `y`, within 2 ULP. Special values are those of C: 1 where `y` is 0 or `x` is 1, whatever the other one is;

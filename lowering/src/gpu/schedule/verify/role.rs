@@ -68,7 +68,7 @@ macro_rules! no_flow {
 
 no_flow! {
     Constant, ProgramId, NumPrograms, Length, Arange, Rotate, Splat, Scalar, Cast, Bitcast, Broadcast, ExpandDims, Reshape, Permute,
-    Load, Store, Atomic, LoadView, StoreView, AddView, InlinePtx, AxisHint, Reduce, Convert, RematBarrier, Random, Philox, Scan, Join,
+    Load, Store, Atomic, LoadView, StoreView, AddView, InlinePtx, ReadRegister, AxisHint, Reduce, Convert, RematBarrier, Random, Philox, Scan, Join,
     Index, Exchange, Gather, Histogram, Dot, WarpGroupDot, SmemAlloc, MbarAlloc, MbarInit, MbarArriveForPeer, PdlWait, ClusterArrive, ClusterWait, MmaOrder,
     PipeStart, PipeNext, Poison, Pack, Unpack, RescaleRows, TripCount, Induction, IterationBound, WarpSpecialize, Publish,
     TileQuotient, PeerShares, WarpgroupPosition, SlotAt, SlotStep, AsyncCopy, AsyncGroup, SlotLoad, SlotTile, ReduceBatch, StageOperands, Assert, Print,

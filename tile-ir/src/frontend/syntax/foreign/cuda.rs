@@ -13,7 +13,8 @@ const SHUFFLE: &str = "a program has no lanes to exchange between: `tl::sum(x, a
 const SHARED: &str =
     "leave it out: a tile is a value, and the compiler keeps it in registers or shared memory";
 const VECTOR: &str = "a tile is the vector: loads and stores of a tile are as wide as its addresses allow";
-const CLOCK: &str = "a kernel reads no clock: `dsl_runtime::bench::do_bench` measures a launch";
+const CLOCK: &str =
+    "`tl::globaltimer()` counts nanoseconds; `dsl_runtime::bench::do_bench` measures a launch";
 const NO_BITS: &str =
     "`tl::` has no function for it: shifts and `&` compute it, or `tl::inline_ptx` writes the instruction";
 
@@ -258,6 +259,7 @@ pub(super) const TABLE: &[Foreign] = &[
     own(&["log1pf"], "log1p"),
     own(&["erfcf"], "erfc"),
     own(&["erfinvf"], "erfinv"),
+    own(&["lgammaf", "lgamma_r", "ln_gamma", "loggamma", "gammaln"], "lgamma"),
     own(&["nextafterf"], "nextafter"),
     own(&["hypotf"], "hypot"),
     own(&["cbrtf"], "cbrt"),
@@ -284,11 +286,9 @@ pub(super) const TABLE: &[Foreign] = &[
         &["printf", "cuPrintf", "fprintf"],
         "`tl::device_print(\"label\", value)` prints in debug builds",
     ),
-    function(&["clock", "clock64", "globaltimer", "__nanosleep", "wall_clock64"], CLOCK),
-    function(
-        &["smid", "get_smid"],
-        "a program does not know where it runs: its index is `tl::program_id(0)`",
-    ),
+    own(&["read_globaltimer"], "globaltimer"),
+    function(&["clock", "clock64", "__nanosleep", "wall_clock64"], CLOCK),
+    own(&["get_smid"], "smid"),
     // ---- options
     option(
         &[

@@ -115,7 +115,9 @@ pub(crate) fn parameters(name: &str) -> Vec<IntrinsicParam> {
 
 /// A function of `tl::` with the element type that it needs.
 pub(crate) fn call_head(name: &str) -> String {
-    let typed = ops::functions().any(|own| own.name == name && own.generic == IntrinsicGeneric::RequiredType);
+    let typed = ops::functions().any(|own| {
+        own.name == name && matches!(own.generic, IntrinsicGeneric::RequiredType | IntrinsicGeneric::Results)
+    });
     format!("tl::{name}{}", if typed { "::<f32>" } else { "" })
 }
 
