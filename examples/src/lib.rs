@@ -74,7 +74,7 @@
 //! # Ok::<(), dsl_runtime::Error>(())
 //! ```
 //!
-//! Norms, softmax, gates and quantization take and write [`Rows`](dsl_runtime::Rows): memory in row-major order, or a view whose rows are any
+//! Norms, softmax, gates and dequantization take and write [`Rows`](dsl_runtime::Rows): memory in row-major order, or a view whose rows are any
 //! distance apart, as the queries of a packed matrix are: `LayerNorm::new(qkv.view([tokens, 3 * width])?.slice(1, ..width), ..)`.
 //!
 //! A function `fn f<T: LibraryFloat>(..)` calls any operation with elements of type `T`: [`float::LibraryFloat`] is `f32`, `f16` or `bf16`.

@@ -183,16 +183,24 @@ mod kernels {
         out: &mut [T],
         n_cols: i32,
         x_stride: i32,
-        residual_stride: i32,
         out_stride: i32,
         eps: f32,
     ) {
         let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
         let mask = cols < n_cols;
-        let residual = residual + row * residual_stride + cols;
+        let residual = residual + row * out_stride + cols;
         let sum = tl::load(x + row * x_stride + cols, mask, 0.0) + tl::load(residual, mask, 0.0);
+        // Not behind the sums over the row, which its loads would wait for.
+        let gamma = tl::load(gamma + cols, mask).to::<f32>();
         tl::store(residual, sum, mask);
-        let y = normalize::<T, 0>(sum.to::<f32>(), gamma, beta, cols, n_cols, eps);
+        let sum = sum.to::<f32>();
+        let y = if let Some(beta) = beta {
+            let beta = tl::load(beta + cols, mask).to::<f32>();
+            let (centered, _, var) = center::<0>(sum, mask, n_cols);
+            centered * tl::rsqrt(var + eps) * gamma + beta
+        } else {
+            sum * tl::rsqrt(tl::sum(sum * sum, 0) / n_cols as f32 + eps) * gamma
+        };
         tl::store(out + row * out_stride + cols, y.to::<T>(), mask);
     }
 
@@ -208,7 +216,6 @@ mod kernels {
         out: &mut [T],
         n_cols: i32,
         x_stride: i32,
-        residual_stride: i32,
         out_stride: i32,
         eps: f32,
     ) {
@@ -222,7 +229,7 @@ mod kernels {
             let mask = first + cols < n_cols;
             let x = tl::load(x + row * x_stride + first + cols, mask, 0.0);
             let x = if let Some(residual) = residual {
-                let residual = residual + row * residual_stride + first + cols;
+                let residual = residual + row * out_stride + first + cols;
                 let sum = x + tl::load(residual, mask, 0.0);
                 tl::store(residual, sum, mask);
                 sum.to::<f32>()
@@ -245,7 +252,7 @@ mod kernels {
         for first in (0..n_cols).step_by(BLOCK) {
             let mask = first + cols < n_cols;
             let x = if let Some(residual) = residual {
-                tl::load(residual + row * residual_stride + first + cols, mask).to::<f32>()
+                tl::load(residual + row * out_stride + first + cols, mask).to::<f32>()
             } else {
                 tl::load(x + row * x_stride + first + cols, mask).to::<f32>()
             };
@@ -339,12 +346,12 @@ impl<T: LibraryFloat> Norm<'_, T> {
             }
             (NormTile::Wide | NormTile::Piece, _) => {
                 let call = norm_long::<T, PIECE>;
-                call(x, None, gamma, beta, out, n_cols, x_stride, 0, out_stride, eps).grid(rows).launch(on)
+                call(x, None, gamma, beta, out, n_cols, x_stride, out_stride, eps).grid(rows).launch(on)
             }
         }
     }
 
-    /// Adds `x` to `residual` and computes the norm of the sum into `out`, on a device or stream.
+    /// Adds `x` to `residual` and computes the norm of the sum into `out`, whose rows are as far apart, on a device or stream.
     pub fn launch_add(
         &self,
         checks: Checks,
@@ -362,15 +369,20 @@ impl<T: LibraryFloat> Norm<'_, T> {
         }
         let [x_stride, residual_stride, out_stride] =
             [x.layout(), residual.layout(), out.layout()].map(|layout| row_stride(layout, cols));
+        if residual_stride != out_stride {
+            let reason = format!(
+                "rows of residual are {residual_stride} elements apart and those of out {out_stride}"
+            );
+            return Err(checks.error(reason));
+        }
         let (x, residual, out, n_cols) = (x.memory(), residual.into_memory(), out.into_memory(), cols as i32);
         if cols > BLOCK_TILE {
             let (call, residual) = (norm_long::<T, PIECE>, Some(residual));
-            let call =
-                call(x, residual, gamma, beta, out, n_cols, x_stride, residual_stride, out_stride, eps);
+            let call = call(x, residual, gamma, beta, out, n_cols, x_stride, out_stride, eps);
             return call.grid(rows).launch(on);
         }
         let call = add_norm::<T>;
-        let call = call(x, residual, gamma, beta, out, n_cols, x_stride, residual_stride, out_stride, eps);
+        let call = call(x, residual, gamma, beta, out, n_cols, x_stride, out_stride, eps);
         call.grid(rows).launch(on)
     }
 

@@ -144,19 +144,18 @@ mod kernels {
         scales: &mut [f32],
         n_rows: i32,
         n_cols: i32,
-        x_stride: i32,
-        out_stride: i32,
         eps: f32,
     ) {
         let (rows, cols) = (tl::program_id(0) * 8 + tl::arange(0, 8), tl::arange(0, COLS));
         let mask = (rows < n_rows).col() & (cols < n_cols).row();
-        let x = tl::load(x + (rows * x_stride).col() + cols.row(), mask, 0.0).to::<f32>();
+        let offsets = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + offsets, mask, 0.0).to::<f32>();
         let y = norm_of::<T, NORM, 1, COLS>(x, gamma, beta, cols.row(), n_cols, eps);
         let abs_max = tl::max(tl::abs(y), 1);
         let quant_max = if ROUND { 127.0 } else { 448.0 };
         let q = quotients::<NORM>(y, abs_max.col(), quant_max);
         let q = if ROUND { tl::round_ties_even(q) } else { q };
-        tl::store(out + (rows * out_stride).col() + cols.row(), q.to::<Q>(), mask);
+        tl::store(out + offsets, q.to::<Q>(), mask);
         tl::store(scales + rows, scale_of(abs_max, quant_max), rows < n_rows);
     }
 
@@ -187,12 +186,10 @@ mod kernels {
         out: &mut [Q],
         scales: &mut [f32],
         n_cols: i32,
-        x_stride: i32,
-        out_stride: i32,
         eps: f32,
     ) {
         let row = tl::program_id(0);
-        let (x, out) = (x + row * x_stride, out + row * out_stride);
+        let (x, out) = (x + row * n_cols, out + row * n_cols);
         tl::store(scales + row, quantize_row::<T, Q, ROUND, NORM, BLOCK>(x, gamma, beta, out, n_cols, eps));
     }
 
@@ -216,12 +213,10 @@ mod kernels {
         scales: &mut [f32],
         n_rows: i32,
         n_cols: i32,
-        x_stride: i32,
-        out_stride: i32,
         eps: f32,
     ) {
         for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
-            let (x, out) = (x + row * x_stride, out + row * out_stride);
+            let (x, out) = (x + row * n_cols, out + row * n_cols);
             tl::store(
                 scales + row,
                 quantize_row::<T, Q, ROUND, NORM, BLOCK>(x, gamma, beta, out, n_cols, eps),
@@ -260,7 +255,7 @@ pub fn dequantize_add<T: HalfFloat, Q: QuantizedElement, const BLOCK: usize>(
 /// `Quantize::layer_norm(&x, &gamma, &beta)`.
 #[derive(Clone, Copy)]
 pub struct Quantize<'a, T: HalfFloat> {
-    x: Rows<'a, T>,
+    x: Slice<'a, T>,
     norm: QuantizedNorm,
     gamma: Slice<'a, T>,
     beta: Slice<'a, T>,
@@ -272,27 +267,26 @@ pub struct Quantize<'a, T: HalfFloat> {
 macro_rules! launch {
     ($of:ident, $Q:ty, $ROUND:literal, $on:ident, $out:ident, $scales:ident, [$($Norm:ident),*]) => {{
         let (out, scales) = ($out.into(), $scales.into());
-        let rows = $of.rows(out.layout(), scales.len())?;
+        let rows = $of.rows(out.len(), scales.len())?;
         if rows == 0 {
             return Ok(());
         }
         let &Quantize { x, norm, gamma, beta, cols, eps } = $of;
-        let [x_stride, out_stride] = [x.layout(), out.layout()].map(|layout| row_stride(layout, cols));
-        let (x, out, n_rows, n_cols) = (x.memory(), out.into_memory(), rows as i32, cols as i32);
+        let (n_rows, n_cols) = (rows as i32, cols as i32);
         match norm {
             $(QuantizedNorm::$Norm => {
                 const NORM: usize = QuantizedNorm::$Norm as usize;
                 if cols > NARROW && !$of.in_cta_pairs($on, rows) {
                     let call = quantize_wide::<T, $Q, $ROUND, NORM, MAX_COLS>;
-                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, x_stride, out_stride, eps);
+                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
                     call.grid_by(|chosen| rows.min(chosen.parallelism())).launch($on)
                 } else if cols <= SHORT_COLS {
                     let call = quantize_short::<T, $Q, $ROUND, NORM>;
-                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, x_stride, out_stride, eps);
+                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
                     call.grid(short_programs(rows, cols)).launch($on)
                 } else {
                     let call = quantize::<T, $Q, $ROUND, NORM>;
-                    let call = call(x, gamma, beta, out, scales, n_cols, x_stride, out_stride, eps);
+                    let call = call(x, gamma, beta, out, scales, n_cols, eps);
                     call.grid(rows).launch($on)
                 }
             })*
@@ -302,20 +296,20 @@ macro_rules! launch {
 
 impl<'a, T: HalfFloat> Quantize<'a, T> {
     /// The rows of `x`, each of `cols` elements, as they are.
-    pub fn new(x: impl Into<Rows<'a, T>>, cols: usize) -> Self {
+    pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
         let (x, norm) = (x.into(), QuantizedNorm::Plain);
         Quantize { x, norm, gamma: Slice::default(), beta: Slice::default(), cols, eps: 0.0 }
     }
 
     /// The RMSNorm of the rows of `x`, each as long as `gamma`; `eps` is 1e-6.
-    pub fn rms_norm(x: impl Into<Rows<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
+    pub fn rms_norm(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
         let (x, gamma, norm) = (x.into(), gamma.into(), QuantizedNorm::Rms);
         Quantize { x, norm, gamma, beta: Slice::default(), cols: gamma.len(), eps: 1e-6 }
     }
 
     /// The LayerNorm of the rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
     pub fn layer_norm(
-        x: impl Into<Rows<'a, T>>,
+        x: impl Into<Slice<'a, T>>,
         gamma: impl Into<Slice<'a, T>>,
         beta: impl Into<Slice<'a, T>>,
     ) -> Self {
@@ -331,11 +325,11 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
     /// Computes `i8` into `out` and a scale for each row, on a device or stream.
     ///
     /// # Errors
-    /// If the shapes do not fit each other, or rows are not contiguous or longer than [`MAX_COLS`]; those of a launch.
+    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
     pub fn to_i8<'o>(
         &self,
         on: impl LaunchOn,
-        out: impl Into<RowsMut<'o, i8>>,
+        out: impl Into<SliceMut<'o, i8>>,
         scales: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
         launch!(self, i8, true, on, out, scales, [Plain, Rms, Layer])
@@ -344,11 +338,11 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
     /// Computes `f8e4m3` into `out` and a scale for each row, on a device or stream.
     ///
     /// # Errors
-    /// If the shapes do not fit each other, or rows are not contiguous or longer than [`MAX_COLS`]; those of a launch.
+    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
     pub fn to_f8<'o>(
         &self,
         on: impl LaunchOn,
-        out: impl Into<RowsMut<'o, f8e4m3>>,
+        out: impl Into<SliceMut<'o, f8e4m3>>,
         scales: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
         launch!(self, f8e4m3, false, on, out, scales, [Plain, Rms, Layer])
@@ -367,13 +361,14 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
     }
 
     /// The number of rows, if all lengths fit.
-    fn rows(&self, out: RowLayout, scales: usize) -> Result<usize> {
+    fn rows(&self, out: usize, scales: usize) -> Result<usize> {
         let checks = Checks("quantize");
         if self.norm == QuantizedNorm::Layer {
             checks.same(("gamma", self.gamma.len()), ("beta", self.beta.len()))?;
         }
         checks.most_columns(self.cols, MAX_COLS)?;
-        let rows = checks.matrices(("x", self.x.layout()), [("out", out)], self.cols)?;
+        checks.same(("x", self.x.len()), ("out", out))?;
+        let rows = checks.rows(("x", self.x.len()), self.cols)?;
         checks.same(("a column of x", rows), ("scales", scales))?;
         Ok(rows)
     }

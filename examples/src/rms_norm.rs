@@ -65,7 +65,7 @@ impl<'a, T: LibraryFloat> AddRmsNorm<'a, T> {
         AddRmsNorm { norm: Norm { eps, ..self.norm } }
     }
 
-    /// Adds `x` to `residual` and computes the norm of the sum into `out`, on a device or stream.
+    /// Adds `x` to `residual` and computes the norm of the sum into `out`, whose rows are as far apart, on a device or stream.
     ///
     /// # Errors
     /// If the shapes do not fit each other, or rows are not contiguous; those of a launch.

@@ -12,7 +12,7 @@ use fused_kernels::layer_norm::{self, LayerNorm};
 use fused_kernels::layer_norm_gelu::{self, LayerNormGelu};
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax};
 use fused_kernels::norm_activation::{self, HostNorm, NormActivation};
-use fused_kernels::quantize::{DequantizeAdd, Quantize, dequantized};
+use fused_kernels::quantize::{DequantizeAdd, dequantized};
 use fused_kernels::reference::{Expected, compare};
 use fused_kernels::rms_norm::{self, AddRmsNorm, RmsNorm, sum};
 use fused_kernels::softmax::{self, Softmax, SoftmaxOutput};
@@ -146,9 +146,9 @@ fn check_residuals<T: LibraryFloat>() {
         let sum = sum(&x, &residual);
         let (x, nothing) = (Inside::new(device, &x, cols, 24, guard), vec![T::default(); ROWS * cols]);
         let [on_gamma, on_beta] = [&gamma, &beta].map(|values| device.upload(values).unwrap());
-        let check = |is_layer_norm: bool, expected: &[Expected]| {
-            let mut stream = Inside::new(device, &residual, cols, 5, guard);
-            let mut out = Inside::new(device, &nothing, cols, 8, guard);
+        let check = |is_layer_norm: bool, gap: usize, expected: &[Expected]| {
+            let mut stream = Inside::new(device, &residual, cols, gap, guard);
+            let mut out = Inside::new(device, &nothing, cols, gap, guard);
             let launched = if is_layer_norm {
                 let norm = AddLayerNorm::new(x.view(), &on_gamma, &on_beta);
                 norm.launch(&device, stream.view_mut(), out.view_mut())
@@ -159,8 +159,10 @@ fn check_residuals<T: LibraryFloat>() {
             assert_eq!(stream.content(guard), sum, "rows of {cols} on {device}");
             compare(&out.content(guard), expected).unwrap_or_else(|found| panic!("rows of {cols}: {found}"));
         };
-        check(false, &rms_norm::reference(&sum, &gamma, 1e-6));
-        check(true, &layer_norm::reference(&sum, &gamma, &beta, 1e-5));
+        for gap in [5, 8] {
+            check(false, gap, &rms_norm::reference(&sum, &gamma, 1e-6));
+            check(true, gap, &layer_norm::reference(&sum, &gamma, &beta, 1e-5));
+        }
     }
 }
 
@@ -205,30 +207,22 @@ fn softmax_and_gates_of_rows_inside_a_matrix() {
 }
 
 #[test]
-fn quantization_of_rows_inside_a_matrix() {
+fn dequantization_of_rows_inside_a_matrix() {
     let guard = f16::from_f64(GUARD);
     for (cols, device) in
         [96, 1030, 20_000].into_iter().flat_map(|cols| devices().into_iter().map(move |on| (cols, on)))
     {
-        let (x, gamma) = (normal::<f16>(ROWS * cols, 1), normal::<f16>(cols, 2));
-        let gamma = device.upload(&gamma).unwrap();
-        let (contiguous, inside) = (device.upload(&x).unwrap(), Inside::new(device, &x, cols, 7, guard));
-        let mut expected = device.zeros::<i8>(x.len()).unwrap();
-        let [mut scales, mut found_scales] = [(); 2].map(|()| device.zeros::<f32>(ROWS).unwrap());
-        Quantize::rms_norm(&contiguous, &gamma).to_i8(&device, &mut expected, &mut scales).unwrap();
-        let mut out = Inside::new(device, &vec![0i8; x.len()], cols, 3, -77);
-        Quantize::rms_norm(inside.view(), &gamma).to_i8(&device, out.view_mut(), &mut found_scales).unwrap();
-        let q = expected.download().unwrap();
-        assert_eq!(out.content(-77), q, "rows of {cols} on {device}");
-        let scales = scales.download().unwrap();
-        assert_eq!(found_scales.download().unwrap(), scales);
-
-        let mut sums = Inside::new(device, &x, cols, 11, guard);
-        let add = DequantizeAdd::new(out.view(), &found_scales).residual(inside.view());
+        let residual = normal::<f16>(ROWS * cols, 1);
+        let q: Vec<i8> = (0..ROWS * cols).map(|i| (i % 255) as i8).collect();
+        let scales = normal::<f32>(ROWS, 2);
+        let (on_q, on_scales) = (Inside::new(device, &q, cols, 7, -77), device.upload(&scales).unwrap());
+        let on_residual = Inside::new(device, &residual, cols, 3, guard);
+        let mut sums = Inside::new(device, &residual, cols, 11, guard);
+        let add = DequantizeAdd::new(on_q.view(), &on_scales).residual(on_residual.view());
         add.launch(&device, sums.view_mut()).unwrap();
         let products: Vec<f64> =
             q.iter().enumerate().map(|(i, q)| f64::from(*q) * f64::from(scales[i / cols])).collect();
-        compare(&sums.content(guard), &dequantized(&products, Some(&x))).unwrap();
+        compare(&sums.content(guard), &dequantized(&products, Some(&residual))).unwrap();
     }
 }
 

@@ -2,7 +2,9 @@
 
 use tile_ir::support::dtype::DType;
 
+use crate::ptx;
 use crate::run::{Arg, load};
+use lowering::backend::nvptx::Arch;
 
 /// Elements of a tile; dividends fill several.
 const TILE: usize = 64;
@@ -108,4 +110,17 @@ fn check<T: Element>(dtype: DType) {
             }
         }
     }
+}
+
+/// LLVM computes a quotient of `f64` that is rounded to `f32` in `f32`, where it is the same only if it is rounded correctly.
+#[test]
+fn a_quotient_that_is_narrowed_is_correctly_rounded() {
+    let text = ptx(
+        "#[fuse_kernel]
+        fn k(x: &[f32], y: &[f32], out: &mut [f32]) {
+            tl::store(out, (tl::load(x).to::<f64>() / tl::load(y).to::<f64>()).to::<f32>());
+        }",
+        Arch::SM_90A,
+    );
+    assert!(text.contains("div.rn.f") && !text.contains("div.full"), "{text}");
 }

@@ -197,8 +197,11 @@ impl RotationPlan {
         let by = by.expect("the range is in the function");
         // Before the range is replaced in them.
         Rewriter::default().run(func, &mut |_, builder, mut op| {
+            let writes = writes(&op);
+            // A load and a store may be of the same elements, but no vector is stored in parts.
             if let Some(place) = op.kind.operation_mut().access_mut()
                 && let Some(&(_, shift, _)) = shifts.iter().find(|(known, ..)| known == place)
+                && (shift.start == VectorStart::Aligned || !writes)
             {
                 place.shift = Some(shift);
             }
@@ -232,7 +235,7 @@ fn rows(func: &Func, polynomials: &Polynomials) -> Vec<RowAccess> {
         if cache.modifier == CacheModifier::Volatile {
             return;
         }
-        let writes = matches!(op.kind, Kind::Store(_));
+        let writes = writes(op);
         let offset = func.ty(place.offset);
         let Some((axis, extent)) = row_of(&offset.shape).filter(|_| offset.dtype == DType::I32) else {
             return;
@@ -250,6 +253,10 @@ fn rows(func: &Func, polynomials: &Polynomials) -> Vec<RowAccess> {
         }
     });
     rows
+}
+
+fn writes(op: &Op) -> bool {
+    matches!(op.kind, Kind::Store(_))
 }
 
 /// The axis of a tile of one row, and its extent.
