@@ -71,38 +71,40 @@ mod kernels {
         (cos, tl::load(angles + ids + half, mask).to::<f32>().row())
     }
 
-    /// Heads `y`, `[HEADS, DIM]`, with their first `2 * half` elements rotated; `PAIRS` says which are pairs. `mask` is whether the table has the
-    /// token's `angles`.
+    /// `COLS` gammas from column `first` on: of keys where `is_key`, `[heads, 1]`, is true, else of queries.
     #[fuse_fn]
-    fn rotated<T: Float, const PAIRS: usize, const HEADS: usize, const DIM: usize>(
+    fn gammas<T: Float, const COLS: usize>(
+        query_gamma: &View<T, 1>,
+        key_gamma: &View<T, 1>,
+        is_key: Tile<bool>,
+        first: i32,
+    ) -> Tile<f32> {
+        let query_gammas = query_gamma.load::<COLS>(first).to::<f32>().row();
+        tl::select(is_key, key_gamma.load::<COLS>(first).to::<f32>().row(), query_gammas)
+    }
+
+    /// Heads `y`, `[HEADS, DIM]`, with their first `2 * half` elements rotated: adjacent ones where `ADJACENT`, else halves of those. `mask` is
+    /// whether the table has the token's `angles`.
+    #[fuse_fn]
+    fn rotated<T: Float, const ADJACENT: bool, const HEADS: usize, const DIM: usize>(
         y: Tile<f32>,
         angles: &[T],
         half: i32,
         mask: bool,
     ) -> Tile<f32> {
         let cols = tl::arange(0, DIM);
-        let rotated = if PAIRS == 2 {
+        let rotated = if ADJACENT {
+            let ids = tl::arange(0, DIM / 2);
+            let (cos, sin) = cos_and_sin(angles, ids, half, (ids < half) & mask);
+            let (a, b) = tl::split(tl::reshape(y, [HEADS, DIM / 2, 2]));
+            tl::interleave(a * cos - b * sin, b * cos + a * sin)
+        } else {
             let is_first = cols < half;
             let ids = tl::select(is_first, cols, cols - half);
             let (cos, sin) = cos_and_sin(angles, ids, half, (cols < 2 * half) & mask);
             let partner = tl::select(is_first, cols + half, cols - half).row();
             let partners = tl::gather(y, tl::broadcast_to(partner, [HEADS, DIM]), 1);
             y * cos + partners * tl::select(is_first.row(), -sin, sin)
-        } else {
-            let ids = tl::arange(0, DIM / 2);
-            let (cos, sin) = cos_and_sin(angles, ids, half, (ids < half) & mask);
-            let pairs = if PAIRS == 0 {
-                tl::reshape(y, [HEADS, DIM / 2, 2])
-            } else {
-                tl::permute(tl::reshape(y, [HEADS, 2, DIM / 2]), [0, 2, 1])
-            };
-            let (a, b) = tl::split(pairs);
-            let (a, b) = (a * cos - b * sin, b * cos + a * sin);
-            if PAIRS == 0 {
-                tl::interleave(a, b)
-            } else {
-                tl::reshape(tl::permute(tl::join(a, b), [0, 2, 1]), [HEADS, DIM])
-            }
         };
         tl::select((cols < 2 * half).row(), rotated, y)
     }
@@ -132,13 +134,11 @@ mod kernels {
         n_positions: i32,
         eps: f32,
     ) {
-        let token = tl::program_id(0);
-        let first_head = tl::program_id(1) * (512 / DIM);
+        let (token, first_head) = (tl::program_id(0), tl::program_id(1) * (512 / DIM));
         // Tiles of values begin behind the last one of keys.
         let first_value = tl::cdiv(queries + keys, 512 / DIM) * (512 / DIM);
-        let slot = tl::load(slots + token);
-        let page = key_cache.shape::<i32>(1);
-        let is_cached = slot >= 0 && slot / page < key_cache.shape::<i32>(0);
+        let (slot, page) = (tl::load(slots + token), key_cache.shape::<i32>(1));
+        let is_cached = slot >= 0 && slot < key_cache.shape::<i32>(0) * page;
         let cols = tl::arange(0, DIM);
         if first_head >= first_value {
             if is_cached {
@@ -157,20 +157,43 @@ mod kernels {
         let position = tl::load(positions + token);
         let is_in_table = position >= 0 && position < n_positions;
         let angles = cos_sin + position * (2 * half);
-        let mask = is_head & (cols < dim).row();
-        let x = tl::load(qkv + start + cols.row(), mask, 0.0).to::<f32>();
-        let y = if is_normed {
-            let scale = tl::rsqrt(tl::sum(x * x, 1, true) / dim as f32 + eps);
-            let query_gammas = query_gamma.load::<DIM>(0).to::<f32>().row();
-            let key_gammas = key_gamma.load::<DIM>(0).to::<f32>().row();
-            x * scale * tl::select(is_key, key_gammas, query_gammas)
+        if PAIRS == 1 {
+            // A thread has both elements of its pairs.
+            let ids = tl::arange(0, DIM / 2);
+            let first = start + ids.row();
+            let a = tl::load(qkv + first, is_head, 0.0).to::<f32>();
+            let b = tl::load(qkv + first + DIM / 2, is_head, 0.0).to::<f32>();
+            let (cos, sin) = cos_and_sin(angles, ids, half, is_in_table);
+            let (a, b) = if is_normed {
+                let gamma_a = gammas::<T, { DIM / 2 }>(query_gamma, key_gamma, is_key, 0);
+                let gamma_b = gammas::<T, { DIM / 2 }>(query_gamma, key_gamma, is_key, half);
+                let scale = tl::rsqrt(tl::sum(a * a + b * b, 1, true) / dim as f32 + eps);
+                (a * scale * gamma_a, b * scale * gamma_b)
+            } else {
+                (a, b)
+            };
+            let (a, b) = ((a * cos - b * sin).to::<T>(), (b * cos + a * sin).to::<T>());
+            tl::store(qkv + first, a, is_head);
+            tl::store(qkv + first + DIM / 2, b, is_head);
+            if is_cached {
+                let cached = key_cache.at(slot / page).at(slot % page);
+                cached.store(a, first_head - queries, 0);
+                cached.store(b, first_head - queries, DIM / 2);
+            }
         } else {
-            x
-        };
-        let y = rotated::<T, PAIRS, { 512 / DIM }, DIM>(y, angles, half, is_in_table).to::<T>();
-        tl::store(qkv + start + cols.row(), y, mask);
-        if is_cached {
-            key_cache.at(slot / page).at(slot % page).store(y, first_head - queries, 0);
+            let mask = is_head & (cols < dim).row();
+            let x = tl::load(qkv + start + cols.row(), mask, 0.0).to::<f32>();
+            let y = if is_normed {
+                let scale = tl::rsqrt(tl::sum(x * x, 1, true) / dim as f32 + eps);
+                x * scale * gammas::<T, DIM>(query_gamma, key_gamma, is_key, 0)
+            } else {
+                x
+            };
+            let y = rotated::<T, { PAIRS == 0 }, { 512 / DIM }, DIM>(y, angles, half, is_in_table).to::<T>();
+            tl::store(qkv + start + cols.row(), y, mask);
+            if is_cached {
+                key_cache.at(slot / page).at(slot % page).store(y, first_head - queries, 0);
+            }
         }
     }
 }
