@@ -16,14 +16,14 @@ use dsl_runtime::prelude::*;
 
 use crate::float::LibraryFloat;
 use crate::layer_norm::LayerNorm;
-use crate::norm_kernels::Norm;
+use crate::norm_kernels::RowNorm;
 use crate::shape::Checks;
 
 /// Adds a matrix to a residual stream and normalizes each row of the sum. `T` is `f32`, `f16` or `bf16`. Its results are
 /// [`crate::rms_norm::sum`] and, of that, [`crate::layer_norm::reference`].
 #[derive(Clone, Copy)]
 pub struct AddLayerNorm<'a, T: LibraryFloat> {
-    norm: Norm<'a, T>,
+    norm: RowNorm<'a, T>,
 }
 
 impl<'a, T: LibraryFloat> AddLayerNorm<'a, T> {
@@ -38,7 +38,7 @@ impl<'a, T: LibraryFloat> AddLayerNorm<'a, T> {
 
     /// What is added to the variance, so that a constant row does not divide by zero.
     pub fn eps(self, eps: f32) -> Self {
-        AddLayerNorm { norm: Norm { eps, ..self.norm } }
+        AddLayerNorm { norm: RowNorm { eps, ..self.norm } }
     }
 
     /// Adds `x` to `residual` and computes the norm of the sum into `out`, whose rows are as far apart, on a device or stream.

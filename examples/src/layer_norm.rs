@@ -18,14 +18,14 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::float::LibraryFloat;
-use crate::norm_kernels::Norm;
+use crate::norm_kernels::RowNorm;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// Normalizes each row of a matrix. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct LayerNorm<'a, T: LibraryFloat> {
-    pub(crate) norm: Norm<'a, T>,
+    pub(crate) norm: RowNorm<'a, T>,
 }
 
 impl<'a, T: LibraryFloat> LayerNorm<'a, T> {
@@ -36,12 +36,12 @@ impl<'a, T: LibraryFloat> LayerNorm<'a, T> {
         beta: impl Into<Slice<'a, T>>,
     ) -> Self {
         let (x, gamma, beta) = (x.into(), gamma.into(), Some(beta.into()));
-        LayerNorm { norm: Norm { x, gamma, beta, eps: 1e-5 } }
+        LayerNorm { norm: RowNorm { x, gamma, beta, eps: 1e-5 } }
     }
 
     /// What is added to the variance, so that a constant row does not divide by zero.
     pub fn eps(self, eps: f32) -> Self {
-        LayerNorm { norm: Norm { eps, ..self.norm } }
+        LayerNorm { norm: RowNorm { eps, ..self.norm } }
     }
 
     /// Computes into `out`, on a device or stream.

@@ -304,17 +304,17 @@ pub use kernels::{add_norm, layer_norm_gelu, layer_norm_wide, norm, norm_cluster
 
 /// LayerNorm where there is a `beta`, else RMSNorm, of the rows of `x`, which are as long as `gamma`.
 #[derive(Clone, Copy)]
-pub(crate) struct Norm<'a, T: LibraryFloat> {
+pub(crate) struct RowNorm<'a, T: LibraryFloat> {
     pub x: Rows<'a, T>,
     pub gamma: Slice<'a, T>,
     pub beta: Option<Slice<'a, T>>,
     pub eps: f32,
 }
 
-impl<T: LibraryFloat> Norm<'_, T> {
+impl<T: LibraryFloat> RowNorm<'_, T> {
     /// Computes into `out`, on a device or stream.
     pub fn launch(&self, checks: Checks, on: impl LaunchOn, out: RowsMut<T>) -> Result<()> {
-        let &Norm { x, gamma, beta, eps } = self;
+        let &RowNorm { x, gamma, beta, eps } = self;
         let cols = gamma.len();
         self.check_beta(checks)?;
         let rows = checks.matrices(("x", x.layout()), [("out", out.layout())], cols)?;
@@ -359,7 +359,7 @@ impl<T: LibraryFloat> Norm<'_, T> {
         residual: RowsMut<T>,
         out: RowsMut<T>,
     ) -> Result<()> {
-        let &Norm { x, gamma, beta, eps } = self;
+        let &RowNorm { x, gamma, beta, eps } = self;
         let cols = gamma.len();
         self.check_beta(checks)?;
         let others = [("residual", residual.layout()), ("out", out.layout())];

@@ -18,25 +18,25 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::float::LibraryFloat;
-use crate::norm_kernels::Norm;
+use crate::norm_kernels::RowNorm;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// Normalizes each row of a matrix. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct RmsNorm<'a, T: LibraryFloat> {
-    norm: Norm<'a, T>,
+    norm: RowNorm<'a, T>,
 }
 
 impl<'a, T: LibraryFloat> RmsNorm<'a, T> {
     /// The rows of `x`, each as long as `gamma`; `eps` is 1e-6.
     pub fn new(x: impl Into<Rows<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
-        RmsNorm { norm: Norm { x: x.into(), gamma: gamma.into(), beta: None, eps: 1e-6 } }
+        RmsNorm { norm: RowNorm { x: x.into(), gamma: gamma.into(), beta: None, eps: 1e-6 } }
     }
 
     /// What is added to the mean of the squares.
     pub fn eps(self, eps: f32) -> Self {
-        RmsNorm { norm: Norm { eps, ..self.norm } }
+        RmsNorm { norm: RowNorm { eps, ..self.norm } }
     }
 
     /// Computes into `out`, on a device or stream.
@@ -51,7 +51,7 @@ impl<'a, T: LibraryFloat> RmsNorm<'a, T> {
 /// Adds a matrix to a residual stream and normalizes each row of the sum. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct AddRmsNorm<'a, T: LibraryFloat> {
-    norm: Norm<'a, T>,
+    norm: RowNorm<'a, T>,
 }
 
 impl<'a, T: LibraryFloat> AddRmsNorm<'a, T> {
@@ -62,7 +62,7 @@ impl<'a, T: LibraryFloat> AddRmsNorm<'a, T> {
 
     /// What is added to the mean of the squares.
     pub fn eps(self, eps: f32) -> Self {
-        AddRmsNorm { norm: Norm { eps, ..self.norm } }
+        AddRmsNorm { norm: RowNorm { eps, ..self.norm } }
     }
 
     /// Adds `x` to `residual` and computes the norm of the sum into `out`, whose rows are as far apart, on a device or stream.
