@@ -157,28 +157,34 @@ fn tiles_whose_order_matters_are_not_rotated() {
 }
 
 /// A row that is read and written in place, at another distance than the row that determines the rotation: a vector that no store could write
-/// is stored element by element.
+/// is stored, and changed atomically, element by element.
 #[test]
 fn rows_in_place_at_another_distance_are_stored_by_elements() {
-    let func = func(
-        "#[fuse_kernel]
-        fn k(x: &mut [u16], out: &mut [u16], n: i32, x_stride: i32, out_stride: i32) {
-            let (row, i) = (tl::program_id(0), tl::arange(0, 256));
-            let y = tl::load(x + row * x_stride + i, i < n) + 1;
-            tl::store(x + row * x_stride + i, y, i < n);
-            tl::store(out + row * out_stride + i, y, i < n);
-        }",
-    );
-    let bodies = specializations(&func, KernelRequests::default()).expect("bodies that fit");
-    let body =
-        bodies.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
-    let text = ir::print(&body.plan.laid_out, &|_| None);
-    let accesses: Vec<&str> =
-        text.lines().map(str::trim).filter(|line| line.contains("x[") || line.contains("out[")).collect();
+    let accesses = |change: &str| {
+        let func = func(&format!(
+            "#[fuse_kernel]
+            fn k(x: &mut [u32], out: &mut [u32], n: i32, x_stride: i32, out_stride: i32) {{
+                let (row, i) = (tl::program_id(0), tl::arange(0, 256));
+                let y = tl::load(x + row * x_stride + i, i < n) + 1;
+                {change}(x + row * x_stride + i, y, i < n);
+                tl::store(out + row * out_stride + i, y, i < n);
+            }}"
+        ));
+        let bodies = specializations(&func, KernelRequests::default()).expect("bodies that fit");
+        let body =
+            bodies.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
+        let text = ir::print(&body.plan.laid_out, &|_| None);
+        let lines = text.lines().map(str::trim);
+        lines.filter(|line| line.contains("x[") || line.contains("out[")).collect::<Vec<&str>>().join("\n")
+    };
     expect![[r#"
-        %34 = load x[%33 + %21] mask %30 inside vector 8 misaligned %28 elements 8 limit 8 interval one_sided : u16[256]
+        %34 = load x[%33 + %21] mask %30 inside vector 4 misaligned %28 elements 4 limit 4 interval one_sided : u32[256]
         store %37, x[%33 + %21] mask %30 inside
-        store %37, out[%39 + %21] mask %30 inside vector 8 rotated elements 8 limit 8 interval one_sided"#]].assert_eq(&accesses.join("\n"));
+        store %37, out[%39 + %21] mask %30 inside vector 4 rotated elements 4 limit 4 interval one_sided"#]].assert_eq(&accesses("tl::store"));
+    expect![[r#"
+        %34 = load x[%33 + %21] mask %30 inside vector 4 misaligned %28 elements 4 limit 4 interval one_sided : u32[256]
+        %38 = atomic_add %37, x[%33 + %21] mask %30 inside order acq_rel scope gpu : u32[256]
+        store %37, out[%40 + %21] mask %30 inside vector 4 rotated elements 4 limit 4 interval one_sided"#]].assert_eq(&accesses("tl::atomic_add"));
 }
 
 /// Whole vectors of the row, and vectors around those of the per-column operand; single elements only at the row's ends.

@@ -197,13 +197,13 @@ impl RotationPlan {
         let by = by.expect("the range is in the function");
         // Before the range is replaced in them.
         Rewriter::default().run(func, &mut |_, builder, mut op| {
-            let writes = writes(&op);
-            // A load and a store may be of the same elements, but no vector is stored in parts.
-            if let Some(place) = op.kind.operation_mut().access_mut()
-                && let Some(&(_, shift, _)) = shifts.iter().find(|(known, ..)| known == place)
-                && (shift.start == VectorStart::Aligned || !writes)
-            {
-                place.shift = Some(shift);
+            let shift = moved(&op).and_then(|(place, writes)| {
+                let (_, shift, _) = *shifts.iter().find(|(known, ..)| known == place)?;
+                // A load and a store may be of the same elements, but no vector is stored in parts.
+                (shift.start == VectorStart::Aligned || !writes).then_some(shift)
+            });
+            if let Some(place) = op.kind.operation_mut().access_mut().filter(|_| shift.is_some()) {
+                place.shift = shift;
             }
             builder.append(op);
         });
@@ -228,14 +228,7 @@ impl RotationPlan {
 fn rows(func: &Func, polynomials: &Polynomials) -> Vec<RowAccess> {
     let mut rows = vec![];
     func.body.walk(&mut |op| {
-        let (Kind::Load(Load { access: place, cache, .. }) | Kind::Store(Store { access: place, cache, .. })) = &op.kind
-        else {
-            return;
-        };
-        if cache.modifier == CacheModifier::Volatile {
-            return;
-        }
-        let writes = writes(op);
+        let Some((place, writes)) = moved(op) else { return };
         let offset = func.ty(place.offset);
         let Some((axis, extent)) = row_of(&offset.shape).filter(|_| offset.dtype == DType::I32) else {
             return;
@@ -255,8 +248,12 @@ fn rows(func: &Func, polynomials: &Polynomials) -> Vec<RowAccess> {
     rows
 }
 
-fn writes(op: &Op) -> bool {
-    matches!(op.kind, Kind::Store(_))
+/// What a load or a store accesses, if it may be by whole vectors of a row, and whether it stores.
+fn moved(op: &Op) -> Option<(&MemAccess, bool)> {
+    let (Kind::Load(Load { access, cache, .. }) | Kind::Store(Store { access, cache, .. })) = &op.kind else {
+        return None;
+    };
+    (cache.modifier != CacheModifier::Volatile).then_some((access, matches!(op.kind, Kind::Store(_))))
 }
 
 /// The axis of a tile of one row, and its extent.
