@@ -47,11 +47,11 @@ class Norm(RowEntry):
                       lambda *_: (programs,))
 
     def options(self, kernel):
-        """Which of a kernel's optional parameters there are: the residual, `beta`."""
-        beta = int("beta" in self.parameters)
-        taken = {"norm_long": (int("residual" in self.outputs), beta), "norm": (beta,), "norm_short": (beta,),
-                 "norm_cluster": (beta,), "add_norm": (beta,)}
-        return taken.get(kernel, ())
+        """Which of a kernel's optional parameters there are: the residual of `norm_long`, and `beta`."""
+        if kernel not in ("norm", "norm_short", "norm_cluster", "norm_long", "add_norm"):
+            return ()
+        residual = (int("residual" in self.outputs),) if kernel == "norm_long" else ()
+        return (*residual, int("beta" in self.parameters))
 
     def traffic(self, args):
         return (2 * args["x"].numel() + len(self.parameters) * args["n_cols"]) * args["x"].element_size()

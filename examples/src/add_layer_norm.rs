@@ -3,13 +3,15 @@
 //!
 //! **Traffic.** Reads `x` and `residual` and writes `residual` and `out` once, `4 * rows * cols * size_of::<T>()` bytes, where an
 //! addition and a norm on their own move five rows for every four. `gamma` and `beta` are read from memory once and then
-//! found in the cache. A row of up to [`BLOCK_TILE`](crate::norm_kernels::BLOCK_TILE) elements stays in registers from its load to its store; of a longer one the sums
-//! are read a second time, from the cache.
+//! found in the cache. A row of up to [`BLOCK_TILE`] elements stays in registers from its load to its
+//! store; of a longer one the sums are read a second time, from the cache.
 //!
 //! **Rounding.** The sum is rounded to `T` first and what is stored is normalized, with the bound of [`crate::layer_norm`].
 //!
 //! **Source.** The sub-layers of a transformer: Vaswani and others, 2017, arXiv:1706.03762, section 3.1; updated in place as vLLM's
 //! `fused_add_rms_norm` does for RMSNorm.
+//!
+//! [`BLOCK_TILE`]: crate::norm_kernels::BLOCK_TILE
 
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;

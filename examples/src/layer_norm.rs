@@ -2,7 +2,7 @@
 //! (biased).
 //!
 //! **Traffic.** Reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes; `gamma` and `beta` are read
-//! from memory once and then found in the cache. A row of up to [`BLOCK_TILE`](crate::norm_kernels::BLOCK_TILE) elements, and of up to [`CLUSTER_TILE`](crate::norm_kernels::CLUSTER_TILE) where there are
+//! from memory once and then found in the cache. A row of up to [`BLOCK_TILE`] elements, and of up to [`CLUSTER_TILE`] where there are
 //! clusters of blocks, stays in registers from its load to its store, so that both reductions and the normalization cost no second
 //! read; a longer one is read a second time, from the cache.
 //!
@@ -13,6 +13,9 @@
 //!
 //! **Source.** Ba, Kiros, Hinton, *Layer Normalization*, 2016, arXiv:1607.06450, equations 3 and 4 over one layer;
 //! `eps` inside the root as PyTorch's `torch.nn.LayerNorm` has it.
+//!
+//! [`BLOCK_TILE`]: crate::norm_kernels::BLOCK_TILE
+//! [`CLUSTER_TILE`]: crate::norm_kernels::CLUSTER_TILE
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};

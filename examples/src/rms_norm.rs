@@ -2,8 +2,8 @@
 //!
 //! **Traffic.** [`RmsNorm`] reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes. [`AddRmsNorm`] reads
 //! `x` and `residual` and writes `residual` and `out`: twice that, where an addition and a norm on their own move five
-//! rows for every four. `gamma` is read from memory once and then found in the cache. A row of up to [`BLOCK_TILE`](crate::norm_kernels::BLOCK_TILE) elements, and for
-//! [`RmsNorm`] of up to [`CLUSTER_TILE`](crate::norm_kernels::CLUSTER_TILE) where there are clusters of blocks, stays in registers from its load to its store; a longer one is
+//! rows for every four. `gamma` is read from memory once and then found in the cache. A row of up to [`BLOCK_TILE`] elements, and for
+//! [`RmsNorm`] of up to [`CLUSTER_TILE`] where there are clusters of blocks, stays in registers from its load to its store; a longer one is
 //! read a second time, from the cache.
 //!
 //! **Rounding.** Squares are added in `f32`, so those of `f16` do not overflow; an `f32` beyond 1.8e19 has an infinite
@@ -13,6 +13,9 @@
 //!
 //! **Source.** Zhang, Sennrich, *Root Mean Square Layer Normalization*, 2019, arXiv:1910.07467, equation 4; `eps` inside
 //! the root as `torch.nn.RMSNorm` has it. The residual as vLLM's `fused_add_rms_norm`.
+//!
+//! [`BLOCK_TILE`]: crate::norm_kernels::BLOCK_TILE
+//! [`CLUSTER_TILE`]: crate::norm_kernels::CLUSTER_TILE
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};

@@ -68,13 +68,17 @@ impl Checks {
             }
         }
         let rows = self.matrix(name, layout, cols)?;
-        for (other, found) in others {
-            let found = self.matrix(other, found, cols)?;
-            if found != rows {
-                return Err(self.error(format!("{name} has {rows} rows and {other} has {found}")));
-            }
-        }
+        others.into_iter().try_for_each(|other| self.as_many((name, rows), other, cols))?;
         Ok(rows)
+    }
+
+    /// That a matrix of `cols` columns has as many rows as another.
+    fn as_many(self, (name, rows): Named, (other, layout): (&str, RowLayout), cols: usize) -> Result<()> {
+        let found = self.matrix(other, layout, cols)?;
+        if found == rows {
+            return Ok(());
+        }
+        Err(self.error(format!("{name} has {rows} rows and {other} has {found}")))
     }
 
     /// How many rows of `2 * d` elements a matrix has, and another of `d` too.
@@ -88,10 +92,7 @@ impl Checks {
         if let (RowLayout::Contiguous(len), RowLayout::Contiguous(found)) = (layout, half.1) {
             self.same((&format!("half of {name}"), len / 2), (half.0, found))?;
         }
-        let found = self.matrix(half.0, half.1, d)?;
-        if found != rows {
-            return Err(self.error(format!("{name} has {rows} rows and {} has {found}", half.0)));
-        }
+        self.as_many((name, rows), half, d)?;
         Ok(rows)
     }
 
