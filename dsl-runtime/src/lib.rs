@@ -177,6 +177,8 @@ pub use launch::{
 };
 pub use select_variant::{Choice, Chosen};
 pub use slice::{Slice, SliceMut};
+#[doc(hidden)]
+pub use stream::Target;
 pub use stream::{LaunchOn, Stream};
 pub use temporary::Temporary;
 pub use view::{RowLayout, Rows, RowsMut, View, ViewMut};

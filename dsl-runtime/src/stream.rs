@@ -199,11 +199,19 @@ mod sealed {
     pub trait SealedTarget {}
     impl SealedTarget for &crate::Device {}
     impl SealedTarget for &crate::Stream {}
+    impl SealedTarget for super::Target<'_> {}
 }
 
 impl LaunchOn for &Device {
     fn target(&self) -> Target<'_> {
         Target { on: self.on(), recorder: None }
+    }
+}
+
+/// What conditions of configs ask as `device`.
+impl LaunchOn for Target<'_> {
+    fn target(&self) -> Target<'_> {
+        *self
     }
 }
 

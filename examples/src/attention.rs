@@ -38,10 +38,10 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use self::TileUse::{Always, Large, LittleSmem};
-pub use crate::attention_kernels::{AttentionMask, attention};
+pub use crate::attention_kernels::attention;
 use crate::dropout::Dropout;
 use crate::float::HalfFloat;
+pub use crate::query_tile::{AttentionMask, QueryTile};
 pub use crate::sequences::{Sequences, SequencesMut};
 use crate::shape::Checks;
 
@@ -173,10 +173,9 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         }
         let nothing = self.q.slice(0, ..0).reshape([0; 3])?;
         let bias = self.bias.map_or(Ok(nothing), |bias| bias.broadcast([heads, queries, keys]))?;
-        let (dropout, score_mod) = (self.has_dropout(), self.has_dropout() || self.has_score_mod());
         // Modified scores have one kernel for all masks: a window of all keys masks none.
         let mask = match self.window {
-            _ if score_mod => AttentionMask::Window,
+            _ if self.has_dropout() || self.has_score_mod() => AttentionMask::Window,
             [None, None] => AttentionMask::None,
             [None, Some(0)] => AttentionMask::Causal,
             _ => AttentionMask::Window,
@@ -186,23 +185,44 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
             Some(slopes) => slopes.view([heads])?,
             None => View::new(&[][..], [0])?,
         };
-        let of = AttentionInputs {
-            q: self.q,
-            k: self.k,
-            v: self.v,
+        let [left, right] = self.window_keys();
+        let concurrent_heads = self.concurrent_heads(mask, on.parallelism());
+        attention::<T>(
+            self.q,
+            self.k,
+            self.v,
             bias,
             slopes,
+            out,
+            lse_rows(&mut lse, [heads, queries])?,
             mask,
-            score_mod,
-            dropout,
-            group: (heads / key_heads) as i32,
-            scale: for_powers(self.scale),
-            softcap: self.softcap.unwrap_or(0.0) * std::f32::consts::LOG2_E,
-            window: self.window_keys(),
+            (heads / key_heads) as i32,
+            for_powers(self.scale),
+            left,
+            right,
+            self.softcap.unwrap_or(0.0) * std::f32::consts::LOG2_E,
             dropout_p,
             seed,
-        };
-        of.launch(on, out, lse_rows(&mut lse, [heads, queries])?)
+        )
+        .grid_by(|chosen| {
+            (concurrent_heads, queries.div_ceil(chosen.constant("M")), heads / concurrent_heads)
+        })
+        .launch(on)
+    }
+
+    /// Heads that run concurrently, whose longest programs begin first, so that the last ones are short. Their keys and
+    /// values stay in the cache, or several programs of each run at once and share reads. One where all programs
+    /// take equally long: those of a head are then consecutive.
+    fn concurrent_heads(&self, mask: AttentionMask, sm_count: usize) -> usize {
+        let ([sequences, heads, ..], [_, key_heads, keys, elements]) = (self.q.shape(), self.k.shape());
+        let [left, right] = self.window_keys().map(|reach| reach as usize);
+        if mask == AttentionMask::None || left < keys || right >= keys {
+            return 1;
+        }
+        let bytes = (2 * keys * elements * size_of::<T>()).max(1);
+        let most = (L2_RESIDENT_BYTES / bytes * (heads / key_heads)).max(sm_count / SHARING_PROGRAMS);
+        let heads = sequences * heads;
+        (1..=most.min(heads)).rev().find(|&count| heads.is_multiple_of(count)).unwrap_or(1)
     }
 
     /// The window for the kernel, clamped to the extents.
@@ -303,131 +323,7 @@ pub(crate) fn for_powers(scale: f32) -> f32 {
     (scale * std::f32::consts::LOG2_E).max(f32::MIN_POSITIVE)
 }
 
-/// What the kernel takes, once it is known to fit together.
-#[derive(Clone, Copy)]
-struct AttentionInputs<'a, T: HalfFloat> {
-    q: View<'a, T, 4>,
-    k: View<'a, T, 4>,
-    v: View<'a, T, 4>,
-    bias: View<'a, T, 3>,
-    slopes: View<'a, f32, 1>,
-    mask: AttentionMask,
-    score_mod: bool,
-    dropout: bool,
-    group: i32,
-    scale: f32,
-    softcap: f32,
-    window: [i32; 2],
-    dropout_p: f32,
-    seed: u64,
-}
-
-impl<T: HalfFloat> AttentionInputs<'_, T> {
-    /// Heads that run concurrently, whose longest programs begin first, so that the last ones are short. Their keys and
-    /// values stay in the cache, or several programs of each run at once and share reads. One where all programs
-    /// take equally long: those of a head are then consecutive.
-    fn concurrent_heads(&self, sm_count: usize) -> usize {
-        let ([sequences, heads, ..], [.., keys, elements]) = (self.q.shape(), self.k.shape());
-        let heads = sequences * heads;
-        let [left, right] = self.window.map(|reach| reach as usize);
-        if self.mask == AttentionMask::None || left < keys || right >= keys {
-            return 1;
-        }
-        let bytes = (2 * keys * elements * size_of::<T>()).max(1);
-        let most =
-            (L2_RESIDENT_BYTES / bytes * self.group as usize).max(sm_count / SHARING_PROGRAMS).min(heads);
-        (1..=most).rev().find(|&count| heads.is_multiple_of(count)).unwrap_or(1)
-    }
-
-    /// Whether large tiles take less time than small ones. Each SM runs one after the other, a large one a quarter faster
-    /// for each query. Without a mask, the number of waves decides. Below a diagonal the longest tile decides, as long as
-    /// small ones have an SM each; a few more would share the SM of the longest; two for each SM balance better, and of many
-    /// large ones are faster.
-    fn in_large_tiles(&self, sm_count: usize) -> bool {
-        let [sequences, heads, queries, _] = self.q.shape();
-        let tiles = |rows: usize| sequences * heads * queries.div_ceil(rows);
-        if self.mask == AttentionMask::None {
-            let waves = |rows: usize| tiles(rows).div_ceil(sm_count) as f64;
-            return waves(LARGE) <= SMALL_TIME * waves(SMALL);
-        }
-        let per_sm = tiles(LARGE) as f64 / sm_count as f64;
-        queries >= LONG_QUERIES && tiles(SMALL) > sm_count && !(ONE_WAVE..=BALANCED).contains(&per_sm)
-    }
-}
-
 /// Bytes that stay in the cache of a large GPU while others pass through it.
 const L2_RESIDENT_BYTES: usize = 16 << 20;
 /// Concurrent programs of a head that share reads of its keys often enough.
 const SHARING_PROGRAMS: usize = 4;
-
-/// The launches that a tile is for.
-#[derive(Clone, Copy)]
-enum TileUse {
-    Always,
-    /// On GPUs with warpgroup mma, where [`AttentionInputs::in_large_tiles`] is so.
-    Large,
-    /// On GPUs whose blocks have too little shared memory for two stages of 128 keys and values of 128 elements.
-    LittleSmem,
-}
-
-/// Queries of the tiles of rows of 64 elements.
-const LARGE: usize = 192;
-const SMALL: usize = 128;
-/// The time of a small tile that has an SM for itself, of that of a large one.
-const SMALL_TIME: f64 = 0.84;
-/// The queries from which on larger tiles are worth the larger blocks that the diagonal cuts.
-const LONG_QUERIES: usize = 3072;
-/// Large tiles for each SM up to which small ones balance better below a diagonal, and up to which the longest tile decides.
-const BALANCED: f64 = 2.2;
-const ONE_WAVE: f64 = 1.1;
-
-/// Shared memory for two stages of 128 keys and values of 128 elements, and the queries.
-const TWO_STAGES: usize = 163 * 1024;
-
-impl<T: HalfFloat> AttentionInputs<'_, T> {
-    /// Launches the kernel with the smallest tile that holds a row.
-    fn launch(self, on: impl LaunchOn, out: ViewMut<'_, T, 4>, lse: ViewMut<'_, f32, 3>) -> Result<()> {
-        let AttentionInputs { q, k, v, bias, slopes, group, scale, softcap, window, dropout_p, seed, .. } =
-            self;
-        let ([left, right], [sequences, heads, queries, elements]) = (window, q.shape());
-        let heads = sequences * heads;
-        let concurrent_heads = self.concurrent_heads(on.parallelism());
-        let fits = |most: usize, tile_use: TileUse| {
-            elements <= most
-                && match tile_use {
-                    Always => true,
-                    Large => on.has_wgmma() && self.in_large_tiles(on.parallelism()),
-                    LittleSmem => on.shared_bytes().is_some_and(|bytes| bytes < TWO_STAGES),
-                }
-        };
-        // A line has the mask, whether scores are modified and dropped, the elements of a row, and the tiles for them: queries of a
-        // program and keys of an iteration. The first whose use fits the launch is taken.
-        macro_rules! launch {
-            ($([$MASK:ident, $SCORE_MOD:literal, $DROPOUT:literal, $D:literal: $([$M:literal, $N:literal] $tile_use:expr),*])*) => {
-                match (self.mask, self.score_mod, self.dropout) {
-                    $($((AttentionMask::$MASK, $SCORE_MOD, $DROPOUT) if fits($D, $tile_use) => {
-                        attention::<T, { AttentionMask::$MASK as u32 }, $SCORE_MOD, $DROPOUT, $D, $M, $N>(
-                            q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, dropout_p, seed,
-                        ).grid((concurrent_heads, queries.div_ceil($M), heads / concurrent_heads)).launch(on)
-                    })*)*
-                    _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
-                }
-            };
-        }
-        launch! {
-            [None, false, false, 64: [192, 128] Large, [128, 128] Always]
-            [None, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
-            [None, false, false, 192: [128, 96] Always] [None, false, false, 256: [128, 64] Always]
-            [Causal, false, false, 64: [192, 128] Large, [128, 128] Always]
-            [Causal, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
-            [Causal, false, false, 192: [128, 96] Always] [Causal, false, false, 256: [128, 64] Always]
-            [Window, false, false, 64: [128, 128] Always]
-            [Window, false, false, 128: [128, 64] LittleSmem, [128, 128] Always]
-            [Window, false, false, 192: [128, 96] Always] [Window, false, false, 256: [128, 64] Always]
-            [Window, true, false, 64: [128, 128] Always]
-            [Window, true, false, 128: [128, 64] LittleSmem, [128, 128] Always]
-            [Window, true, false, 192: [128, 64] Always] [Window, true, false, 256: [128, 48] Always]
-            [Window, true, true, 128: [128, 64] Always] [Window, true, true, 256: [128, 32] Always]
-        }
-    }
-}

@@ -1,4 +1,4 @@
-//! The kernel of [`mod@crate::attention`] and the functions that it is made of: the order of programs, masks, modifications of scores, dropout.
+//! The kernel of [`mod@crate::attention`], and which of its tiles a GPU is given.
 
 use dsl_runtime::prelude::*;
 
@@ -9,79 +9,7 @@ mod kernels {
     use crate::float::HalfFloat;
     use crate::mainloop::attention_mainloop;
     use crate::online_softmax::modified_scores;
-
-    /// Which keys a query attends to. Positions count so that the last query has that of the last key.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum AttentionMask {
-        /// All.
-        None,
-        /// Those up to its own position.
-        Causal,
-        /// Those from `left` before its position to `right` behind it.
-        Window,
-    }
-
-    /// The sequence and head of a program and its tile of queries. Longest processing time first: of concurrent heads the programs with the
-    /// most keys begin, where they differ.
-    #[fuse_fn]
-    fn program_tile<const MASK: u32>() -> (Tile<i32>, Tile<i32>) {
-        match MASK {
-            AttentionMask::None => (tl::program_id(2), tl::program_id(1)),
-            _ => {
-                let batch_head = tl::program_id(2) * tl::num_programs(0) + tl::program_id(0);
-                (batch_head, tl::num_programs(1) - 1 - tl::program_id(1))
-            }
-        }
-    }
-
-    /// Of `M` queries, the first of which has this limit and window: the first key that any of them attends to, and the end of these.
-    #[fuse_fn]
-    fn visible_keys<const MASK: u32, const M: usize>(
-        keys: i32,
-        causal_limit: i32,
-        window_start: i32,
-    ) -> (Tile<i32>, Tile<i32>) {
-        match MASK {
-            AttentionMask::None => (0, keys),
-            AttentionMask::Causal => (0, tl::minimum(keys, causal_limit + M)),
-            _ => (tl::maximum(window_start, 0) / 16 * 16, tl::minimum(keys, causal_limit + M)),
-        }
-    }
-
-    /// Scores `[M, N]` of keys from `start` on, -infinity where a query does not attend to the key.
-    #[fuse_fn]
-    fn masked<const MASK: u32, const M: usize, const N: usize>(
-        scores: Tile<f32>,
-        start: i32,
-        keys: i32,
-        causal_limit: i32,
-        window_start: i32,
-    ) -> Tile<f32> {
-        let last = start + (N as i32 - 1);
-        // A causal limit is within bounds.
-        let is_partial = match MASK {
-            AttentionMask::None => last >= keys,
-            AttentionMask::Causal => last > causal_limit,
-            _ => last >= keys || last > causal_limit || start < window_start + (M as i32 - 1),
-        };
-        if is_partial {
-            let k_positions = start + tl::arange(0, N);
-            let is_in_bounds = (k_positions < keys).row();
-            let is_within_limit = k_positions.row() <= causal_limit + tl::arange(0, M).col();
-            let is_visible = match MASK {
-                AttentionMask::None => is_in_bounds,
-                AttentionMask::Causal => is_within_limit,
-                _ => {
-                    is_in_bounds
-                        & is_within_limit
-                        & (k_positions.row() >= window_start + tl::arange(0, M).col())
-                }
-            };
-            tl::select(is_visible, scores, f32::NEG_INFINITY)
-        } else {
-            scores
-        }
-    }
+    use crate::query_tile::{AttentionMask, QueryTile};
 
     /// Probabilities with those that `dropout_p` drops 0; `offsets` number them.
     #[fuse_fn]
@@ -91,46 +19,47 @@ mod kernels {
         tl::select(tl::randint(seed, offsets) >> 9 < n_dropped, 0.0, p)
     }
 
-    /// A program handles `M` queries of a head, `N` keys an iteration. The grid's first axis counts heads, of all sequences, that run
-    /// concurrently, one without a mask; its second axis tiles of their queries; its third one such sets of heads.
+    /// A program handles `M` queries of a head, `N` keys an iteration, on the grid of [`QueryTile::of_program`].
     ///
-    /// - `MASK` is an [`AttentionMask`]. `SCORE_MOD`: `softcap`, `slopes` and `bias` modify scores. `DROPOUT`: `dropout_p` drops probabilities.
+    /// - `SCORE_MOD`: `softcap`, `slopes` and `bias` modify scores. `DROPOUT`: `dropout_p` drops probabilities. Both have `mask` as a window.
     /// - `q`, `out`: `[sequences, heads, queries, D]`; `k`, `v`: `[sequences, heads / group, keys, D]`.
-    /// - `bias`: `[heads of all sequences, queries, keys]`, or no elements. `slopes`: one a head, 0 for none.
+    /// - `bias`: `[heads of all sequences, queries, keys]`, or no elements. `slopes`: one a head, 0 for none, or no elements.
     /// - `lse`: `[heads of all sequences, queries, 1]`, logarithms to base e.
     /// - `scale`, above 0, and `softcap` are for powers of two; a `softcap` of 0 is none. `left` and `right` are at most 2^30.
     #[fuse_kernel(
         T = [f16, bf16],
+        when = q.shape()[3] <= D
+            && DROPOUT == (dropout_p > 0.0)
+            && SCORE_MOD == (softcap > 0.0 || slopes.shape()[0] + bias.shape()[2] > 0 || dropout_p > 0.0),
         configs = [
-            { MASK: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 64, M: 128, N: 128 },
-            { MASK: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 64, M: 192, N: 128 },
-            { MASK: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 128 },
-            { MASK: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 192, M: 128, N: 96 },
-            { MASK: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 256, M: 128, N: 64 },
-            { MASK: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 64, M: 128, N: 128 },
-            { MASK: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 64, M: 192, N: 128 },
-            { MASK: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 128 },
-            { MASK: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 192, M: 128, N: 96 },
-            { MASK: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 256, M: 128, N: 64 },
-            { MASK: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 64, M: 128, N: 128 },
-            { MASK: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 128 },
-            { MASK: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 192, M: 128, N: 96 },
-            { MASK: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 256, M: 128, N: 64 },
-            { MASK: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 64, M: 128, N: 128 },
-            { MASK: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 128, M: 128, N: 128 },
-            { MASK: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 192, M: 128, N: 64 },
-            { MASK: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 256, M: 128, N: 48 },
-            { MASK: AttentionMask::Window, SCORE_MOD: true, DROPOUT: true, D: 128, M: 128, N: 64 },
-            { MASK: AttentionMask::Window, SCORE_MOD: true, DROPOUT: true, D: 256, M: 128, N: 32 },
-            { MASK: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 64 },
-            { MASK: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 64 },
-            { MASK: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 64 },
-            { MASK: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 128, M: 128, N: 64 },
+            { mask: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 64, M: 192, N: 128, when: super::prefers_large_tiles(device, mask, q.shape()) },
+            { mask: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 64, M: 128, N: 128 },
+            { mask: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 64, when: super::has_little_shared_memory(device) },
+            { mask: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 128 },
+            { mask: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 192, M: 128, N: 96 },
+            { mask: AttentionMask::None, SCORE_MOD: false, DROPOUT: false, D: 256, M: 128, N: 64 },
+            { mask: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 64, M: 192, N: 128, when: super::prefers_large_tiles(device, mask, q.shape()) },
+            { mask: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 64, M: 128, N: 128 },
+            { mask: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 64, when: super::has_little_shared_memory(device) },
+            { mask: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 128 },
+            { mask: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 192, M: 128, N: 96 },
+            { mask: AttentionMask::Causal, SCORE_MOD: false, DROPOUT: false, D: 256, M: 128, N: 64 },
+            { mask: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 64, M: 128, N: 128 },
+            { mask: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 64, when: super::has_little_shared_memory(device) },
+            { mask: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 128, M: 128, N: 128 },
+            { mask: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 192, M: 128, N: 96 },
+            { mask: AttentionMask::Window, SCORE_MOD: false, DROPOUT: false, D: 256, M: 128, N: 64 },
+            { mask: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 64, M: 128, N: 128 },
+            { mask: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 128, M: 128, N: 64, when: super::has_little_shared_memory(device) },
+            { mask: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 128, M: 128, N: 128 },
+            { mask: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 192, M: 128, N: 64 },
+            { mask: AttentionMask::Window, SCORE_MOD: true, DROPOUT: false, D: 256, M: 128, N: 48 },
+            { mask: AttentionMask::Window, SCORE_MOD: true, DROPOUT: true, D: 128, M: 128, N: 64 },
+            { mask: AttentionMask::Window, SCORE_MOD: true, DROPOUT: true, D: 256, M: 128, N: 32 },
         ],
     )]
     pub fn attention<
         T: HalfFloat,
-        const MASK: u32,
         const SCORE_MOD: bool,
         const DROPOUT: bool,
         const D: usize,
@@ -144,6 +73,7 @@ mod kernels {
         slopes: &View<f32, 1>,
         out: &mut View<T, 4>,
         lse: &mut View<f32, 3>,
+        mask: AttentionMask,
         group: i32,
         scale: f32,
         left: i32,
@@ -153,21 +83,21 @@ mod kernels {
         seed: u64,
     ) {
         let (heads, queries, keys) = (q.shape::<i32>(1), q.shape::<i32>(2), k.shape::<i32>(2));
-        let (batch_head, tile) = program_tile::<MASK>();
-        let (sequence, head, row) = (batch_head / heads, batch_head % heads, tile * M);
-        // The last key that the first of these queries attends to, and the first one.
-        let causal_limit = row + (keys - queries) + if MASK == AttentionMask::Window { right } else { 0 };
-        let window_start = causal_limit - right - left;
-        let (kv_begin, kv_end) = visible_keys::<MASK, M>(keys, causal_limit, window_start);
+        let tile = QueryTile::of_program::<M>(mask, queries, keys, left, right);
+        let (batch_head, row) = (tile.batch_head, tile.row);
+        let (sequence, head) = (batch_head / heads, batch_head % heads);
+        let (kv_begin, kv_end) = tile.visible_keys::<M>();
         let slope =
             if SCORE_MOD { tl::max(slopes.load::<1>(batch_head), 0) * f32::consts::LOG2_E } else { 0.0 };
         let is_biased = if SCORE_MOD { bias.shape(2) > 0 } else { false };
         // Modified scores are logarithms to base 2 already.
         let score_scale = if SCORE_MOD { 1.0 } else { scale };
-        let score = |qk, start| {
+        let (k, v) = (k.at(sequence).at(head / group), v.at(sequence).at(head / group));
+        let q = q.at(sequence).at(head).load::<M, D>(row, 0);
+        let score = |start| {
+            let qk = tl::dot(q, tl::trans(k.load::<N, D>(start, 0)));
             let qk = if SCORE_MOD {
-                let (k_positions, q_positions) =
-                    (start + tl::arange(0, N), row + (keys - queries) + tl::arange(0, M));
+                let (k_positions, q_positions) = (start + tl::arange(0, N), tile.position + tl::arange(0, M));
                 let qk = modified_scores(qk, scale, softcap, slope != 0.0, slope, k_positions, q_positions);
                 if is_biased {
                     let bias = bias.at(batch_head).load::<M, N>(row, start).to::<f32>();
@@ -178,7 +108,7 @@ mod kernels {
             } else {
                 qk
             };
-            masked::<MASK, M, N>(qk, start, keys, causal_limit, window_start)
+            tile.masked::<M, N>(qk, start)
         };
         let weight = |p, start| {
             if DROPOUT {
@@ -189,10 +119,8 @@ mod kernels {
                 p
             }
         };
-        let q = q.at(sequence).at(head).load::<M, D>(row, 0);
-        let (k, v) = (k.at(sequence).at(head / group), v.at(sequence).at(head / group));
         let (acc, softmax) =
-            attention_mainloop::<T, D, M, N>(q, k, v, kv_begin, kv_end, score_scale, score, weight);
+            attention_mainloop::<T, D, M, N>(v, kv_begin, kv_end, score_scale, score, weight);
         let (l_safe, lse_row) = softmax.sum_and_logarithm();
         let keep_scale =
             if DROPOUT { tl::select(dropout_p < 1.0, 1.0 / (1.0 - dropout_p), 0.0) } else { 1.0 };
@@ -202,4 +130,43 @@ mod kernels {
     }
 }
 
-pub use kernels::{AttentionMask, attention};
+pub use kernels::attention;
+
+use crate::query_tile::AttentionMask;
+
+/// Queries of the tiles of rows of 64 elements.
+const LARGE: usize = 192;
+const SMALL: usize = 128;
+/// The time of a small tile that has an SM for itself, of that of a large one.
+const SMALL_TIME: f64 = 0.84;
+/// The queries from which on larger tiles are worth the larger blocks that the diagonal cuts.
+const LONG_QUERIES: usize = 3072;
+/// Large tiles for each SM up to which small ones balance better below a diagonal, and up to which the longest tile decides.
+const BALANCED: f64 = 2.2;
+const ONE_WAVE: f64 = 1.1;
+
+/// Whether large tiles take less time than small ones: on GPUs with warpgroup mma. Each SM runs one after the other, a large one a quarter
+/// faster for each query. Without a mask, the number of waves decides. Below a diagonal the longest tile decides, as long as small ones have an SM
+/// each; a few more would share the SM of the longest; two for each SM balance better, and of many large ones are faster.
+fn prefers_large_tiles(
+    device: impl LaunchOn,
+    mask: AttentionMask,
+    [sequences, heads, queries, _]: [usize; 4],
+) -> bool {
+    let sm_count = device.parallelism();
+    let tiles = |rows: usize| sequences * heads * queries.div_ceil(rows);
+    if !device.has_wgmma() {
+        return false;
+    }
+    if mask == AttentionMask::None {
+        let waves = |rows: usize| tiles(rows).div_ceil(sm_count) as f64;
+        return waves(LARGE) <= SMALL_TIME * waves(SMALL);
+    }
+    let per_sm = tiles(LARGE) as f64 / sm_count as f64;
+    queries >= LONG_QUERIES && tiles(SMALL) > sm_count && !(ONE_WAVE..=BALANCED).contains(&per_sm)
+}
+
+/// Whether the blocks of a GPU cannot have two stages of 128 keys and values of 128 elements, and the queries, in shared memory.
+fn has_little_shared_memory(device: impl LaunchOn) -> bool {
+    device.shared_bytes().is_some_and(|bytes| bytes < 163 * 1024)
+}

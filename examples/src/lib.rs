@@ -34,7 +34,7 @@
 //! | [`recurrence`] | `h = a * h + b` along time, gated |
 //! | [`gating`], [`embedding`] | the experts of a token; rows of a table |
 //! | [`moe`], [`moe_kernels`], [`moe_reference`] | a mixture of experts in `i8`: tokens grouped by expert, gated and weighted, in five launches; its kernels; its reference |
-//! | [`mainloop`], [`online_softmax`](mod@online_softmax), [`welford`](mod@welford) | functions for kernels of any crate: the loops of matmul and attention over tiles; the softmax of blocks of scores; means and variances of pieces of rows |
+//! | [`mainloop`], [`query_tile`], [`online_softmax`](mod@online_softmax), [`welford`](mod@welford) | functions for kernels of any crate: the loops of matmul and attention over tiles; masks of attention; the softmax of blocks of scores; means and variances of pieces of rows |
 //!
 //! Kernels are compiled when the library is built, by the family: each is a feature, and all are on by default. With
 //! `default-features = false` cargo builds the families that are named, and those that their functions call. [`activation`],
@@ -188,6 +188,7 @@ pub mod quantize;
 pub mod quantized_matmul;
 #[cfg(feature = "quantized-matmul")]
 pub mod quantized_tiles;
+pub mod query_tile;
 #[cfg(feature = "recurrence")]
 pub mod recurrence;
 pub mod reference;

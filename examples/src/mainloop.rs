@@ -42,27 +42,25 @@ mod functions {
         acc
     }
 
-    /// Attention of the queries `q`, `[M, D]`, to the keys from `begin` to `end`, in steps of `N`: the sum of their values by weights that are not yet
-    /// divided, `[M, D]`, and the softmax with its divisors. `k` and `v` are `[keys, D]`.
+    /// Attention of `M` queries to the keys from `begin` to `end`, in steps of `N`: the sum of their values by weights that are not yet divided,
+    /// `[M, D]`, and the softmax with its divisors. `v` is `[keys, D]`.
     ///
-    /// - `score(qk, start)` gives the scores, `[M, N]`, of the keys from `start` on, from products of queries and keys. Times `scale`, above 0, they are
-    ///   logarithms to base 2; -infinity masks a key.
+    /// - `score(start)` gives the scores, `[M, N]`, of the keys from `start` on: products of queries and keys, modified and masked. Times `scale`,
+    ///   above 0, they are logarithms to base 2; -infinity masks a key.
     /// - `weight(p, start)` gives the weights, `[M, N]`, by which values are summed, from the exponentials of the scores.
     #[fuse_fn]
     pub fn attention_mainloop<T: Float, const D: usize, const M: usize, const N: usize>(
-        q: Tile<T>,
-        k: &View<T, 2>,
         v: &View<T, 2>,
         begin: i32,
         end: i32,
         scale: f32,
-        score: impl Fn(Tile<f32>, Tile<i32>) -> Tile<f32>,
+        score: impl Fn(Tile<i32>) -> Tile<f32>,
         weight: impl Fn(Tile<f32>, Tile<i32>) -> Tile<f32>,
     ) -> (Tile<f32>, OnlineSoftmax) {
         let mut acc = tl::zeros::<f32>([M, D]);
         let mut softmax = OnlineSoftmax::new::<M>();
         for start in (begin..end).step_by(N) {
-            let qk = score(tl::dot(q, tl::trans(k.load::<N, D>(start, 0))), start);
+            let qk = score(start);
             let m_next = softmax.next_maximum(qk, scale);
             // Exponentials of up to 2^8 are as exact, so `m_i` may lag the maximum by 8, and the accumulator is seldom rescaled.
             // Where D is 128 an iteration does not wait for that (docs/decisions/0054).

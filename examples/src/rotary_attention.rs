@@ -35,7 +35,7 @@ use std::ops::Range;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::attention::{Attention, AttentionExtents, fit, for_powers};
+use crate::attention::{Attention, AttentionExtents, fit, for_powers, lse_rows};
 use crate::attention_reference::{ROUNDINGS, ScoredKey, softmax_row};
 use crate::float::HalfFloat;
 use crate::form::Form;
@@ -63,10 +63,10 @@ const SHORT_KEYS: usize = 1024;
 
 #[fuse_module]
 mod kernels {
-    use crate::online_softmax::OnlineSoftmax;
     use dsl_runtime::prelude::*;
 
     use crate::float::HalfFloat;
+    use crate::mainloop::attention_mainloop;
 
     /// Queries of a program of [`rotary_attention()`], and its keys of an iteration.
     pub const QUERIES: usize = 16;
@@ -114,24 +114,23 @@ mod kernels {
         let causal_limit = row + right;
         let kv_end = tl::minimum(keys, causal_limit + QUERIES);
         let (query_a, query_b) = rotated::<T, QUERIES, HALF>(q, query_angles, head, row);
-        let mut acc = tl::zeros::<f32>([QUERIES, 2 * HALF]);
-        let mut softmax = OnlineSoftmax::new::<QUERIES>();
-        for start in (0..kv_end).step_by(KEYS) {
+        let score = |start| {
             let (key_a, key_b) = rotated::<T, KEYS, HALF>(k, key_angles, key_head, start);
             let scores = tl::dot(query_b, tl::trans(key_b), tl::dot(query_a, tl::trans(key_a)));
             let last_key = start + (KEYS as i32 - 1);
-            let scores = if last_key >= keys || last_key > causal_limit {
+            if last_key >= keys || last_key > causal_limit {
                 let k_positions = start + tl::arange(0, KEYS);
                 let is_visible = (k_positions < keys).row()
                     & (k_positions.row() <= causal_limit + tl::arange(0, QUERIES).col());
                 tl::select(is_visible, scores, f32::NEG_INFINITY)
             } else {
                 scores
-            };
-            let (p, alpha) = softmax.step(scores, scale);
-            let v = v.at(key_head).load::<KEYS, { 2 * HALF }>(start, 0);
-            acc = tl::dot(p.to::<T>(), v, acc * alpha.col());
-        }
+            }
+        };
+        let weight = |p, _start| p;
+        let v = v.at(key_head);
+        let (acc, softmax) =
+            attention_mainloop::<T, { 2 * HALF }, QUERIES, KEYS>(v, 0, kv_end, scale, score, weight);
         let (l_safe, lse_row) = softmax.sum_and_logarithm();
         out.at(head).store((acc * (1.0 / l_safe).col()).to::<T>(), row, 0);
         lse.store(tl::reshape(lse_row, [1, QUERIES, 1]), head, row, 0);
@@ -211,39 +210,51 @@ impl<'a, T: HalfFloat> RotaryAttention<'a, T> {
         }
     }
 
-    /// Computes into `out` and `lse`, `[heads, queries]`, on a device or stream, in the form that moves fewer bytes there.
+    /// Computes into `out`, on a device or stream, in the form that moves fewer bytes there.
     ///
     /// # Errors
     /// If shapes and lengths do not fit together, or heads of keys do not divide those of queries; if a row's length is odd or above
     /// 128; if there are more queries than keys; if the table has fewer rows than there are keys; if there is no temporary memory for
     /// the separate form; those of a launch.
-    pub fn launch<'o>(
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<ViewMut<'o, T, 3>>) -> Result<()> {
+        self.launch_as(on, out, None, self.traced_form(on))
+    }
+
+    /// Computes into `out` and `lse`, `[heads, queries]`, as [`RotaryAttention::launch`] does.
+    ///
+    /// # Errors
+    /// Those of [`RotaryAttention::launch`]; if `lse` has another length than one element for each query of each head.
+    pub fn launch_with_lse<'o>(
         &self,
         on: impl LaunchOn,
         out: impl Into<ViewMut<'o, T, 3>>,
         lse: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
+        self.launch_as(on, out, Some(lse.into()), self.traced_form(on))
+    }
+
+    fn traced_form(&self, on: impl LaunchOn) -> Form {
         let (form, [heads, queries, _]) = (self.form(on), self.q.shape());
         let [key_heads, keys, _] = self.k.shape();
         let shape = format_args!("{form:?}: {heads} heads of {queries} queries, {key_heads} of {keys} keys");
         trace_choice("rotary_attention", shape);
-        self.launch_as(on, out, lse, form)
+        form
     }
 
-    /// The same in a form of the caller's.
+    /// The same in a form of the caller's, into `lse` too where it is there.
     ///
     /// # Errors
-    /// Those of [`RotaryAttention::launch`].
+    /// Those of [`RotaryAttention::launch_with_lse`].
     pub fn launch_as<'o>(
         &self,
         on: impl LaunchOn,
         out: impl Into<ViewMut<'o, T, 3>>,
-        lse: impl Into<SliceMut<'o, f32>>,
+        mut lse: Option<SliceMut<'o, f32>>,
         form: Form,
     ) -> Result<()> {
-        let (out, mut lse) = (out.into(), lse.into());
+        let out = out.into();
         let AttentionExtents { heads, key_heads, queries, keys, elements } =
-            self.check(out.shape(), lse.len())?;
+            self.check(out.shape(), lse.as_ref().map(SliceMut::len))?;
         if heads * queries == 0 {
             return Ok(());
         }
@@ -257,14 +268,14 @@ impl<'a, T: HalfFloat> RotaryAttention<'a, T> {
             // Heads that read the same keys are rows at one position.
             let q = self.as_pairs(self.q.reshape([key_heads, group, elements])?)?;
             let angles = self.angles(keys - 1..keys)?.broadcast([2, group, elements / 2])?;
-            let (out, lse) =
-                (out.reshape([key_heads, group, elements])?, lse.view_mut([key_heads, group, 1])?);
+            let out = out.reshape([key_heads, group, elements])?;
+            let lse = lse_rows(&mut lse, [key_heads, group])?;
             return rotary_attention::<T>(q, k, v, angles, key_angles, out, lse, 1, half, scale, keys as i32)
                 .grid((group.div_ceil(QUERIES), key_heads))
                 .launch(on);
         }
         let (q, angles) = (self.as_pairs(self.q)?, self.angles(keys - queries..keys)?);
-        let (group, lse) = (group as i32, lse.view_mut([heads, queries, 1])?);
+        let (group, lse) = (group as i32, lse_rows(&mut lse, [heads, queries])?);
         let right = if self.is_causal { keys - queries } else { keys } as i32;
         rotary_attention::<T>(q, k, v, angles, key_angles, out, lse, group, half, scale, right)
             .grid((queries.div_ceil(QUERIES), heads))
@@ -276,7 +287,7 @@ impl<'a, T: HalfFloat> RotaryAttention<'a, T> {
         &self,
         on: impl LaunchOn,
         out: ViewMut<'_, T, 3>,
-        lse: SliceMut<'_, f32>,
+        lse: Option<SliceMut<'_, f32>>,
     ) -> Result<()> {
         let ([_, queries, _], [_, keys, _]) = (self.q.shape(), self.k.shape());
         let mut q = on.temporary::<T>(self.q.shape().iter().product())?;
@@ -287,7 +298,10 @@ impl<'a, T: HalfFloat> RotaryAttention<'a, T> {
         let attention =
             Attention::new(q.view(self.q.shape())?, k.view(self.k.shape())?, self.v).scale(self.scale);
         let attention = if self.is_causal { attention.causal() } else { attention };
-        attention.launch_with_lse(on, out, lse)
+        match lse {
+            Some(lse) => attention.launch_with_lse(on, out, lse),
+            None => attention.launch(on, out),
+        }
     }
 
     /// Rotates rows, of which the first has a position, into contiguous heads.
@@ -320,7 +334,7 @@ impl<'a, T: HalfFloat> RotaryAttention<'a, T> {
         Ok(rows.permute([1, 0, 2]))
     }
 
-    fn check(&self, out: [usize; 3], lse: usize) -> Result<AttentionExtents> {
+    fn check(&self, out: [usize; 3], lse: Option<usize>) -> Result<AttentionExtents> {
         let ([heads, queries, elements], [key_heads, keys, _]) = (self.q.shape(), self.k.shape());
         let extents = AttentionExtents { heads, key_heads, queries, keys, elements };
         if elements == 0 || elements > MAX_ELEMENTS || !elements.is_multiple_of(2) {
@@ -329,7 +343,7 @@ impl<'a, T: HalfFloat> RotaryAttention<'a, T> {
             return Err(CHECKS.error(reason));
         }
         fit(CHECKS, extents, [self.k.shape(), self.v.shape(), out])?;
-        CHECKS.same(("lse", lse), ("heads * queries", heads * queries))?;
+        CHECKS.same(("lse", lse.unwrap_or(heads * queries)), ("heads * queries", heads * queries))?;
         if queries > keys {
             let reason =
                 format!("there are {queries} queries and {keys} keys: the first query has no position");

@@ -117,6 +117,42 @@ pub fn double_blocks<const ROWS: usize, const COLS: usize>(x: &View<f32, 2>, out
     out.store(block + block, row, 0);
 }
 
+/// A kernel whose variant follows from an enum and from the device.
+#[fuse_module]
+pub mod by_device {
+    use dsl_runtime::prelude::*;
+
+    /// What becomes of a row.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Reduction {
+        Sum,
+        Maximum = 3,
+    }
+
+    /// A number for each row of `x`, which has `n_cols` columns.
+    #[fuse_kernel(
+        when = n_cols as usize <= BLOCK,
+        configs = [
+            { BLOCK: 64, num_warps: 2, when: device.parallelism() > 1_000_000 },
+            { BLOCK: 64, num_warps: 1, when: device.shared_bytes().is_none() || reduction == Reduction::Sum },
+            { BLOCK: 256 },
+        ],
+    )]
+    pub fn reduced_rows<const BLOCK: usize>(x: &[i32], reduction: Reduction, n_cols: i32, out: &mut [i32]) {
+        let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+        let neutral = match reduction {
+            Reduction::Sum => 0,
+            Reduction::Maximum => i32::MIN,
+        };
+        let x = tl::load(x + row * n_cols + cols, cols < n_cols, neutral);
+        let reduced = match reduction {
+            Reduction::Sum => tl::sum(x, 0),
+            Reduction::Maximum => tl::max(x, 0),
+        };
+        tl::store(out + row, reduced);
+    }
+}
+
 /// Sums of rows. The arguments choose the config: the first whose condition holds.
 #[fuse_kernel(
     T = [f32, i32],

@@ -8,6 +8,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result, tune};
 
 use fuse_tests::devices;
+use kernels::by_device::{Reduction, reduced_rows};
 use kernels::{
     careless_row_sums, chosen_row_sums, count, double, double_blocks, optional_parts, row_sums,
     scaled_row_sums, shipped, unmasked,
@@ -210,6 +211,36 @@ fn arguments_choose_a_config() {
         let failed = chosen_row_sums::<f32>(&x, &mut out, 2000).grid(1).launch(&device);
         assert!(matches!(failed, Err(Error::NoVariant { .. })), "{failed:?}");
         assert_eq!(decisions("chosen_row_sums", &device), [], "nothing was measured");
+    }
+}
+
+#[test]
+fn enums_and_the_device_choose_the_variant() {
+    let _alone = alone();
+    for device in devices() {
+        for (n_cols, reduction) in [(50, Reduction::Sum), (50, Reduction::Maximum), (100, Reduction::Sum)] {
+            let (is_sum, is_cpu) = (reduction == Reduction::Sum, (&device).shared_bytes().is_none());
+            let settings = match n_cols <= 64 && (is_cpu || is_sum) {
+                true => "BLOCK = 64, reduction = {}, num_warps = 1",
+                false => "BLOCK = 256, reduction = {}",
+            };
+            let host: Vec<i32> = (0..4 * n_cols as i32).map(|i| i * 7919 % 1000).collect();
+            let x = device.upload(&host).unwrap();
+            let mut out = device.zeros::<i32>(4).unwrap();
+            let mut launch = reduced_rows(&x, reduction, n_cols as i32, &mut out).grid(4);
+            let wanted = settings.replace("{}", &(reduction as i32).to_string());
+            assert_eq!(launch.trace(&device).unwrap().variant, wanted);
+            launch.launch(&device).unwrap();
+            let of_row = |row: &[i32]| if is_sum { row.iter().sum() } else { *row.iter().max().unwrap() };
+            assert_eq!(out.download().unwrap(), host.chunks(n_cols).map(of_row).collect::<Vec<i32>>());
+        }
+        let x = device.zeros::<i32>(400).unwrap();
+        let mut out = device.zeros::<i32>(1).unwrap();
+        let failed = reduced_rows(&x, Reduction::Sum, 400, &mut out).grid(1).launch(&device);
+        assert!(matches!(failed, Err(Error::NoVariant { .. })), "{failed:?}");
+        let failed =
+            reduced_rows(&x, Reduction::Sum, 50, &mut out).only("BLOCK = 256").grid(1).launch(&device);
+        assert!(matches!(failed, Err(Error::NoVariant { .. })), "{failed:?}");
     }
 }
 

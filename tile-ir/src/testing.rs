@@ -74,7 +74,7 @@ pub fn module_beside(others: &[&str], source: &str) -> (Vec<Func>, Errors) {
     for part in module.parts {
         let syntax::ModuleItem::Kernel { attribute, item, .. } = part else { continue };
         let Some(mut kernel) = syntax::parse(attribute, item, &mut errors) else { continue };
-        kernel.items = module.items.clone();
+        kernel.set_items(module.items.clone());
         let variants = typeck::variants(&kernel, &mut errors);
         let mut found = MergedErrors::default();
         for (i, variant) in variants.iter().enumerate() {

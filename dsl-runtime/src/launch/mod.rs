@@ -2,7 +2,7 @@
 //!
 //! A [`Launch`] holds a kernel's variant, its arguments and a grid. `.launch(&device)` checks them, selects the best code
 //! for the device and the first specialization whose guards hold, and runs it. Nothing is allocated on the way, unless a trace is
-//! asked for or the variant is to be chosen by measured time.
+//! asked for or the variant is to be chosen by measured time or by the device.
 
 mod arg;
 mod call;
@@ -52,23 +52,32 @@ use trials::TrialCalls;
 #[must_use = "a kernel runs when it is launched: `.grid(..).launch(&device)?`"]
 pub struct Launch<'a, const N: usize> {
     kernel: &'static Kernel,
-    selection: VariantSelection,
+    selection: VariantSelection<'a>,
     args: [Arg<'a>; N],
     grid_spec: GridSpec<'a>,
 }
 
 /// The variant of a launch.
-enum VariantSelection {
+enum VariantSelection<'a> {
     Fixed(&'static Variant),
     /// To be chosen by measured time.
     Tuned(Box<TuningSpace>),
+    /// To be chosen once the device is known.
+    ByDevice(Box<DeviceChoice<'a>>),
     /// The error of choosing one at run time waits for the launch.
     Failed(Box<Error>),
 }
 
-impl VariantSelection {
-    fn failed(error: Error) -> VariantSelection {
+/// The variant for a device.
+type DeviceChoice<'a> = dyn Fn(Target<'_>) -> Result<&'static Variant> + Send + Sync + 'a;
+
+impl<'a> VariantSelection<'a> {
+    fn failed(error: Error) -> Self {
         VariantSelection::Failed(Box::new(error))
+    }
+
+    fn of(variant: Result<&'static Variant>) -> Self {
+        variant.map_or_else(Self::failed, VariantSelection::Fixed)
     }
 }
 
@@ -86,7 +95,19 @@ impl<'a, const N: usize> Launch<'a, N> {
         variant: Result<&'static Variant>,
         args: [Arg<'a>; N],
     ) -> Self {
-        let selection = variant.map_or_else(VariantSelection::failed, VariantSelection::Fixed);
+        Launch { kernel, selection: VariantSelection::of(variant), args, grid_spec: GridSpec::Missing }
+    }
+
+    /// A call of a kernel whose variant follows from the device too.
+    ///
+    /// # Safety
+    /// That of [`Launch::new`], for every variant that `choose` gives.
+    pub unsafe fn by_device(
+        kernel: &'static Kernel,
+        choose: impl Fn(Target<'_>) -> Result<&'static Variant> + Send + Sync + 'a,
+        args: [Arg<'a>; N],
+    ) -> Self {
+        let selection = VariantSelection::ByDevice(Box::new(choose));
         Launch { kernel, selection, args, grid_spec: GridSpec::Missing }
     }
 
@@ -107,9 +128,18 @@ impl<'a, const N: usize> Launch<'a, N> {
             VariantSelection::Tuned(space) => space
                 .only(self.kernel, config)
                 .map_or_else(VariantSelection::failed, |space| VariantSelection::Tuned(Box::new(space))),
-            VariantSelection::Fixed(variant) => TuningSpace { candidates: vec![variant], key: Vec::new() }
-                .only(self.kernel, config)
-                .map_or_else(VariantSelection::failed, |_| VariantSelection::Fixed(variant)),
+            VariantSelection::Fixed(variant) => {
+                let only = TuningSpace { candidates: vec![variant], key: vec![] }.only(self.kernel, config);
+                VariantSelection::of(only.map(|_| variant))
+            }
+            VariantSelection::ByDevice(choose) => {
+                let (kernel, config) = (self.kernel, config.to_string());
+                VariantSelection::ByDevice(Box::new(move |target| {
+                    let variant = choose(target)?;
+                    let chosen = TuningSpace { candidates: vec![variant], key: vec![] };
+                    chosen.only(kernel, &config).map(|_| variant)
+                }))
+            }
             failed @ VariantSelection::Failed(_) => failed,
         };
         self
@@ -141,6 +171,7 @@ impl<'a, const N: usize> Launch<'a, N> {
     pub fn launch(mut self, on: impl LaunchOn) -> Result<()> {
         let target = on.target();
         let on = target.on;
+        self.choose_for(target);
         let mut call = self.check(on)?;
         if call.grid.contains(&0) {
             return Ok(());
@@ -170,7 +201,9 @@ impl<'a, const N: usize> Launch<'a, N> {
     /// # Errors
     /// Those of the launch.
     pub fn trace(&mut self, on: impl LaunchOn) -> Result<Trace> {
-        let Target { on, recorder } = on.target();
+        let target = on.target();
+        self.choose_for(target);
+        let Target { on, recorder } = target;
         let mut call = self.check(on)?;
         if let VariantSelection::Tuned(space) = &self.selection
             && space.candidates.len() > 1
@@ -194,11 +227,19 @@ impl<'a, const N: usize> Launch<'a, N> {
         }
     }
 
+    /// Chooses the variant if that waits for the device.
+    fn choose_for(&mut self, target: Target<'_>) {
+        if let VariantSelection::ByDevice(choose) = &self.selection {
+            self.selection = VariantSelection::of(choose(target));
+        }
+    }
+
     /// The call if it can be made; of several variants, which take the same arguments, the first.
     fn check(&self, on: On<'_>) -> Result<KernelCall> {
         let variant = match &self.selection {
             VariantSelection::Fixed(variant) => variant,
             VariantSelection::Tuned(space) => space.candidates[0],
+            VariantSelection::ByDevice(_) => unreachable!("a variant was chosen for the device"),
             VariantSelection::Failed(error) => return Err(Error::clone(error)),
         };
         arg::check(self.kernel, variant, &self.args, on)?;

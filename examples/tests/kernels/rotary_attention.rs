@@ -67,7 +67,9 @@ fn check<T: HalfFloat>(extents: AttentionExtents, rules: Rules) {
             let attention = if causal { attention.causal() } else { attention };
             let attention = if interleaved { attention.interleaved() } else { attention };
             let mut result = out.output();
-            attention.launch_as(&device, result.view_mut(shapes[0]).unwrap(), lse.output(), form).unwrap();
+            attention
+                .launch_as(&device, result.view_mut(shapes[0]).unwrap(), Some(lse.output().into()), form)
+                .unwrap();
             let what =
                 format!("{form:?} of {extents:?}, {rules:?}, {} on {device}, shifted by {shift}", T::DTYPE);
             compare(&out.content(), &rows).unwrap_or_else(|found| panic!("{what}: {found}"));
@@ -129,7 +131,7 @@ fn rotated_shapes_that_do_not_fit_are_an_error_in_words() {
         let k = View::new(&memory, [1, keys, elements]).unwrap();
         let attention = RotaryAttention::new(q, k, k, &memory[..table]).scale(scale);
         let out = ViewMut::new(&mut out, [1, queries, elements]).unwrap();
-        attention.launch(&device, out, &mut lse).map_err(|error| error.to_string())
+        attention.launch_with_lse(&device, out, &mut lse).map_err(|error| error.to_string())
     };
     let error = |reason: &str| Err(format!("rotary_attention: {reason}"));
     assert_eq!(say([2, 3, 8], 24, 1.0), Ok(()));

@@ -47,6 +47,10 @@ impl LauncherArguments {
                     all.params.push(quote! { #(#when)* #own: #ty });
                     all.args.push(quote! { #(#when)* ::dsl_runtime::Arg::scalar::<#ty>(#own) });
                 }
+                ParamType::Enum(ty) => {
+                    let ty = ty.ident();
+                    all.params.push(quote! { #(#when)* #own: #ty });
+                }
                 ParamType::Failed => {}
             }
         }

@@ -18,7 +18,7 @@ fn chooser<'k>(kernel: &'k Kernel, generic: &GenericParam) -> Option<&'k TokenSt
 
 /// Whether the arguments of a call decide the generic.
 fn is_decided(kernel: &Kernel, generic: &GenericParam) -> bool {
-    chooser(kernel, generic).is_some() || kernel.is_presence(generic)
+    chooser(kernel, generic).is_some() || kernel.is_of_argument(generic)
 }
 
 /// The generics a call may name, in order.
@@ -77,12 +77,26 @@ pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
         let choice = choice_arguments(kernel);
         quote! { where #name::Choice<#(#choice),*>: #name::Declared }
     };
-    let launch = match &kernel.options.tune {
-        None => {
+    let launch = match (&kernel.options.tune, kernel.asked_device()) {
+        (None, Some(device)) => {
+            let variant = selection(kernel, variants);
+            quote! {
+                ::dsl_runtime::Launch::by_device(
+                    &#name::KERNEL,
+                    move |#device: ::dsl_runtime::Target<'_>| {
+                        #[allow(unused_imports)]
+                        use ::dsl_runtime::LaunchOn as _;
+                        #variant
+                    },
+                    #args,
+                )
+            }
+        }
+        (None, None) => {
             let variant = selection(kernel, variants);
             quote! { ::dsl_runtime::Launch::new(&#name::KERNEL, #variant, #args) }
         }
-        Some(tune) => {
+        (Some(tune), _) => {
             let open = open(kernel, variants, tune);
             quote! {
                 {
@@ -157,6 +171,7 @@ fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
     let arguments = |ty: &ParamType| match ty {
         ParamType::View(view) => 1 + 2 * view.rank,
         ParamType::Slice { .. } | ParamType::Scalar(_) | ParamType::Failed => 1,
+        ParamType::Enum(_) => 0,
     };
     let count = kernel.params.iter().map(|param| arguments(&param.ty)).sum();
     let count = Literal::usize_unsuffixed(count);
@@ -179,6 +194,10 @@ fn accepted(kernel: &Kernel, param: &KernelParam) -> Option<TokenStream> {
         }
         ParamType::View(view) => MemoryParam::view(view, &element(kernel, &view.elem)?),
         ParamType::Scalar(ty) => return element(kernel, ty),
+        ParamType::Enum(ty) => {
+            let ty = ty.ident();
+            return Some(quote! { #ty });
+        }
         ParamType::Failed => return None,
     };
     Some(memory.accepted(param))
@@ -202,7 +221,10 @@ fn selection(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let choice = choice_arguments(kernel);
     if kernel.options.has_conditions() {
         let (types, choices) = wanted(kernel);
-        let of_config = |variant: &Variant| kernel.options.configs[variant.config?].when.as_ref();
+        let of_config = |variant: &Variant| {
+            let own = variant.config.and_then(|config| kernel.options.configs[config].when.as_ref());
+            kernel.options.when.iter().chain(own).collect()
+        };
         let allows = allows(kernel, variants, of_config);
         return quote! { #name::KERNEL.first(&[#(#types),*], &[#(#choices),*], #allows) };
     }
@@ -240,7 +262,7 @@ fn open(kernel: &Kernel, variants: &[Variant], tune: &Tune) -> TokenStream {
     let name = &kernel.name;
     let (types, choices) = wanted(kernel);
     let key = tune.key.iter().map(|expr| quote! { (#expr) as i128 });
-    let allows = allows(kernel, variants, |_| tune.when.as_ref());
+    let allows = allows(kernel, variants, |_| tune.when.iter().collect());
     quote! {
         ::dsl_runtime::tune::TuningSpace::new(
             &#name::KERNEL, &[#(#types),*], &[#(#choices),*], #allows, ::std::vec![#(#key),*],
@@ -254,7 +276,7 @@ fn decided_constants(kernel: &Kernel) -> Vec<(&Ident, TokenStream)> {
         .generics
         .iter()
         .filter(|generic| !named(kernel).any(|named| named.name() == generic.name()))
-        .filter(|generic| !kernel.is_presence(generic))
+        .filter(|generic| !kernel.is_of_argument(generic))
         .filter_map(|generic| match generic {
             GenericParam::Const { name, ty: ConstType::Bool } => {
                 Some((name, quote! { ::core::primitive::bool }))
@@ -294,15 +316,15 @@ fn groups<'v>(decided: &[(&Ident, TokenStream)], variants: &'v [Variant]) -> Vec
 fn allows<'k>(
     kernel: &Kernel,
     variants: &[Variant],
-    condition: impl Fn(&Variant) -> Option<&'k TokenStream>,
+    conditions: impl Fn(&Variant) -> Vec<&'k TokenStream>,
 ) -> TokenStream {
-    if variants.iter().all(|variant| condition(variant).is_none()) {
+    if variants.iter().all(|variant| conditions(variant).is_empty()) {
         return quote! { |_: usize| true };
     }
     let decided = decided_constants(kernel);
     let groups = groups(&decided, variants);
     let arms = groups.iter().map(|(values, variant, members)| {
-        let Some(when) = condition(variant) else { return quote! { #(#members)|* => true, } };
+        let conditions = conditions(variant);
         let items = decided.iter().zip(values).map(|((name, ty), value)| {
             let value = constant(*value);
             quote! { #[allow(dead_code)] const #name: #ty = #value; }
@@ -310,8 +332,13 @@ fn allows<'k>(
         quote! {
             #(#members)|* => {
                 #(#items)*
-                let allowed: ::core::primitive::bool = #when;
-                allowed
+                #(
+                    let allowed: ::core::primitive::bool = #conditions;
+                    if !allowed {
+                        return false;
+                    }
+                )*
+                true
             }
         }
     });
@@ -388,6 +415,7 @@ fn param_data(param: &KernelParam) -> Vec<TokenStream> {
             std::iter::once(data(own.clone(), quote! { #kind(#rank) })).chain(shape).chain(strides).collect()
         }
         ParamType::Scalar(_) | ParamType::Failed => vec![data(own, quote! { Scalar })],
+        ParamType::Enum(_) => vec![],
     }
 }
 

@@ -244,7 +244,7 @@ fn kernel_tokens(
         // An editor still resolves what it can of something that is not a kernel yet.
         return if options.effort == Effort::Signature { written } else { TokenStream::new() };
     };
-    kernel.items = items;
+    kernel.set_items(items);
     let variants = typeck::variants(&kernel, errors);
     if options.effort == Effort::Signature {
         let variants = errors.is_empty().then_some(variants.as_slice());

@@ -65,8 +65,10 @@ impl Reader {
             while let Some(wanted) = syntax::wanted(TokenStream::new(), function.clone(), &items) {
                 items.imports.push(import(&wanted));
             }
-            let kernel = syntax::parse(arguments, function, &mut self.errors);
-            self.kernels.extend(kernel.map(|kernel| Kernel { items: items.into(), ..kernel }));
+            if let Some(mut kernel) = syntax::parse(arguments, function, &mut self.errors) {
+                kernel.set_items(items.into());
+                self.kernels.push(kernel);
+            }
         }
     }
 
@@ -103,8 +105,9 @@ fn of_module(module: FuseModule, errors: &mut Errors) -> Vec<Kernel> {
     let mut kernels = vec![];
     for part in module.parts {
         if let ModuleItem::Kernel { attribute, item, .. } = part {
-            let kernel = syntax::parse(attribute, item, errors);
-            kernels.extend(kernel.map(|kernel| Kernel { items: module.items.clone(), ..kernel }));
+            let Some(mut kernel) = syntax::parse(attribute, item, errors) else { continue };
+            kernel.set_items(module.items.clone());
+            kernels.push(kernel);
         }
     }
     kernels

@@ -341,9 +341,9 @@ fn conditions_of_configs() {
     check_attribute(
         "T = [f32], N = [64, 128], when = n <= 64",
         expect![[r#"
-        1: `when`: `when` stands in a config: calls take the first config whose condition holds
-            help: `configs = [{ .., when: n <= 64 }, { .. }]`
-    "#]],
+            1: `n <= 64`: `when` is a condition of configs, and there are none: calls take the first config whose condition holds
+                help: `configs = [{ .., when: n <= 64 }, { .. }]`
+        "#]],
     );
 }
 
@@ -499,6 +499,7 @@ fn generics_of_kinds_that_do_not_exist() {
             2: `T`: the type parameter `T` has no bound
                 help: bounds are `Float`, `Integer`, `Number`, `Element` and traits of your own
             2: `f32`: a const parameter is an integer or a `bool`
+                help: an enum of a `#[fuse_module]` is a parameter of its own, `mask: Mask`: each of its values has a variant
         "#]],
     );
     check_signature("fn k<T: Copy, const N: usize>(x: &[T])", expect![""]);

@@ -86,6 +86,95 @@ fn functions_constants_and_enums() {
 }
 
 #[test]
+fn parameters_of_an_enum_are_constants() {
+    check_module(
+        "mod m {
+            pub enum Reduction { Sum, Maximum = 5 }
+
+            #[fuse_fn]
+            fn reduced(x: Tile<f32>, reduction: Reduction) -> Tile<f32> {
+                match reduction {
+                    Reduction::Sum => tl::sum(x, 0),
+                    Reduction::Maximum => tl::max(x, 0),
+                }
+            }
+
+            #[fuse_kernel(reduction = [Reduction::Maximum])]
+            fn row(x: &[f32], reduction: Reduction, n: i32, out: &mut [f32]) {
+                let cols = tl::arange(0, 64);
+                tl::store(out, reduced(tl::load(x + cols, cols < n), reduction));
+            }
+        }",
+        expect![[r#"
+            kernel row(x: &[f32], %0 n: i32, out: &mut [f32]) {
+              %1 = arange 0 : i32[64]
+              %2 = splat %0 : i32[64]
+              %3 = lt %1, %2 : bool[64]
+              %4 = load x[%1] mask %3 : f32[64]
+              %5 = reduce %4 axes [0] : f32 { |%6, %7|
+                %8 = maximum %6, %7 : f32
+                yield %8
+              }
+              %9 = constant 0 : i32
+              store %5, out[%9]
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn mistakes_with_enums() {
+    check_errors(
+        "mod m {
+            pub enum Reduction { Sum, Maximum, Minimum }
+
+            #[fuse_fn]
+            fn reduced(x: Tile<f32>, reduction: Reduction) -> Tile<f32> {
+                match reduction {
+                    Reduction::Sum => tl::sum(x, 0),
+                    Reduction::Maximum => tl::max(x, 0),
+                }
+            }
+
+            #[fuse_kernel]
+            fn row(x: &[f32], reduction: Reduction, n: i32, out: &mut [f32]) {
+                let row = tl::load(x + tl::arange(0, 64));
+                tl::store(out, reduced(row, reduction));
+                tl::store(out, reduced(row, n));
+            }
+
+            #[fuse_kernel(N = [64])]
+            fn of_const<const N: Reduction>(n: Direction, out: &mut [f32]) { tl::store(out, n); }
+
+            #[fuse_kernel(
+                N = [64], when = n > 64,
+            )]
+            fn without_configs<const N: usize>(n: i32, out: &mut [f32]) { tl::store(out, N as f32); }
+
+            #[fuse_kernel(
+                when = n > 64 && device.has_wgmma(),
+                configs = [{ N: 64, when: out.len() > 4 }, { N: 128 }],
+            )]
+            fn of_written_memory<const N: usize>(n: i32, out: &mut [f32]) { tl::store(out, N as f32); }
+        }",
+        expect![[r#"
+            6: `match`: this `match` does not cover every value
+                help: end it with an arm for the others: `_ => ..`
+                note: in the call of `reduced` on line 15; in the variant reduction = 2
+            16: `n`: argument 2 of `reduced` is a `Reduction` known at build, found a scalar of type i32
+            20: `Reduction`: a const parameter is an integer or a `bool`
+                help: an enum of a `#[fuse_module]` is a parameter of its own, `mask: Mask`: each of its values has a variant
+            20: `Direction`: `Direction` is no type of a kernel's parameter
+                help: a struct's fields are parameters of their own; an enum without fields is one of the same `#[fuse_module]`, or imported there
+            23: `n > 64`: `when` is a condition of configs, and there are none: calls take the first config whose condition holds
+                help: `configs = [{ .., when: n > 64 }, { .. }]`
+            29: `out`: a condition with `device` cannot ask `out`, which the call writes
+                help: ask a parameter that is read, or pass its extent as a number
+        "#]],
+    );
+}
+
+#[test]
 fn mistakes_stand_where_they_are_made() {
     check_errors(
         "mod m {

@@ -1178,10 +1178,14 @@ fn signatures_and_attributes() {
                     help: memory is a parameter: pass it, `table: &[f32]`, and read `tl::load(table + i)`
             #[fuse_kernel] pub fn k(out: &mut [f32], p: P) { tl::store(out, p.a); }
                 `P` is no type of a kernel's parameter
-                    help: a type parameter is declared: `fn k<P: Float>(..)`; a struct's fields are parameters of their own; an enum is its number, `i32`, or a const parameter
+                    help: a type parameter is declared: `fn k<P: Float>(..)`; a struct's fields are parameters of their own; an enum without fields is one of the same `#[fuse_module]`, or imported there
             #[fuse_kernel] pub fn k(out: &mut [f32], e: E) { match e { E::A => tl::store(out, 1.0), E::B => tl::store(out, 2.0) } }
                 `E` is no type of a kernel's parameter
-                    help: a type parameter is declared: `fn k<E: Float>(..)`; a struct's fields are parameters of their own; an enum is its number, `i32`, or a const parameter
+                    help: a type parameter is declared: `fn k<E: Float>(..)`; a struct's fields are parameters of their own; an enum without fields is one of the same `#[fuse_module]`, or imported there
+                `E::A` is not known in a kernel
+                    help: constants and enums beside a kernel are seen only in a `#[fuse_module]`
+                `E::B` is not known in a kernel
+                    help: constants and enums beside a kernel are seen only in a `#[fuse_module]`
             #[fuse_kernel] pub fn k(x: *const f32, out: *mut f32, n: i32) { tl::store(out, 1.0); }
                 this type cannot be a kernel parameter
                     help: memory is a slice: `&[f32]`

@@ -7,6 +7,7 @@ use proc_macro2::{Ident, TokenStream};
 
 pub use crate::support::operator::{BinaryOp, UnaryOp};
 
+use super::token_names::find_name;
 use crate::support::diagnostic::Loc;
 use crate::support::dtype::{Class, DType};
 use syn::ext::IdentExt;
@@ -236,13 +237,23 @@ impl Kernel {
         };
         let measured = || self.options.lists.iter().any(|list| list.name == *name && list.measured.is_some());
         matches!(generic, GenericParam::Const { .. })
-            && !self.is_presence(generic)
+            && !self.is_of_argument(generic)
             && (in_configs() || measured())
     }
 
-    /// Whether the generic says that an optional parameter is there: the call's argument decides.
-    pub fn is_presence(&self, generic: &GenericParam) -> bool {
-        self.params.iter().any(|param| param.presence().is_some_and(|name| name == *generic.name()))
+    /// The name `device` where a condition asks it: which it is, is known when a call is launched.
+    pub fn asked_device(&self) -> Option<Ident> {
+        let is_param = self.params.iter().any(|param| param.name == "device");
+        self.options.conditions().find_map(|tokens| find_name(tokens.clone(), "device")).filter(|_| !is_param)
+    }
+
+    /// Whether an argument of the call is the generic's value: whether an optional parameter is there, or one of an enum.
+    pub fn is_of_argument(&self, generic: &GenericParam) -> bool {
+        let name = generic.name();
+        self.params.iter().any(|param| match &param.ty {
+            ParamType::Enum(_) => param.name == *name,
+            _ => param.presence().is_some_and(|presence| presence == *name),
+        })
     }
 }
 
@@ -282,6 +293,8 @@ pub enum ParamType {
     View(ViewType),
     /// `i32`, `f32`, `T`
     Scalar(TypeName),
+    /// An enum among the items around the kernel: no argument of the launch, but a constant of the variant.
+    Enum(TypeName),
     /// Something that was already reported.
     Failed,
 }
@@ -318,6 +331,8 @@ pub struct KernelOptions {
     pub lists: Vec<VariantList>,
     /// `configs = [{ .. }, ..]`
     pub configs: Vec<Config>,
+    /// `when = condition`: that of every config.
+    pub when: Option<TokenStream>,
     /// `num_warps = 4`, `num_warps = BLOCK / 1024` and their like, for every variant whose config does not override them.
     pub settings: Vec<(Ident, syn::Expr)>,
     /// `tune(key = [..])`: what the configs give is chosen by measured time.
@@ -337,7 +352,27 @@ pub struct KernelOptions {
 impl KernelOptions {
     /// Whether the arguments choose a config.
     pub fn has_conditions(&self) -> bool {
-        self.configs.iter().any(|config| config.when.is_some())
+        self.conditions().next().is_some()
+    }
+
+    /// The conditions of configs.
+    pub fn conditions(&self) -> impl Iterator<Item = &TokenStream> {
+        self.when.iter().chain(self.configs.iter().filter_map(|config| config.when.as_ref()))
+    }
+
+    /// Declares the values of a constant that the attribute gives none.
+    pub(super) fn declare_default(
+        &mut self,
+        name: &Ident,
+        values: impl Iterator<Item = VariantKind>,
+        loc: Loc,
+    ) {
+        let mut in_configs = self.configs.iter().flat_map(|config| &config.entries);
+        let is_listed = self.lists.iter().any(|list| list.name == *name);
+        if !is_listed && !in_configs.any(|(entry, _)| entry == name) {
+            let values = values.map(|kind| VariantValue { kind, loc }).collect();
+            self.lists.push(VariantList { name: name.clone(), values, chosen_by: None, measured: None, loc });
+        }
     }
 
     /// Whether calls leave out what configs give.

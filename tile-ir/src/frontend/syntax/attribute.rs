@@ -273,6 +273,12 @@ pub(super) fn parse_options(
         declared.push(name);
         reader.add(&mut options, entry);
     }
+    if options.configs.is_empty()
+        && !reader.unreadable
+        && let Some(condition) = options.when.take()
+    {
+        report_condition(condition, reader.errors);
+    }
     options.unreadable |= reader.unreadable;
     options
 }
@@ -335,7 +341,7 @@ impl AttributeReader<'_> {
                 ),
             ),
             ("when", OptionValue::Single(condition)) if wanted.is_none() => {
-                report_condition(loc, condition, self.errors);
+                options.when = Some(condition.into_token_stream());
             }
             // It was reported.
             ("tune", OptionValue::Settings(entries)) if entries.is_empty() && self.unreadable => {}
@@ -417,12 +423,13 @@ impl AttributeReader<'_> {
     }
 }
 
-/// Reports a condition that stands in no config.
-fn report_condition(loc: Loc, condition: syn::Expr, errors: &mut Errors) {
-    let condition = source_text(condition.into_token_stream());
+/// Reports a condition of no config.
+fn report_condition(condition: TokenStream, errors: &mut Errors) {
+    let loc = Loc::of(condition.clone());
+    let condition = source_text(condition);
     errors.push_help(
         loc,
-        "`when` stands in a config: calls take the first config whose condition holds",
+        "`when` is a condition of configs, and there are none: calls take the first config whose condition holds",
         format!("`configs = [{{ .., when: {condition} }}, {{ .. }}]`"),
     );
 }

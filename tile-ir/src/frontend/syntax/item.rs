@@ -248,7 +248,8 @@ fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Gener
                 Some(name) if name == "bool" => ConstType::Bool,
                 Some(name) if const_range(&name.to_string()).is_some() => ConstType::Integer(name),
                 _ => {
-                    errors.push(Loc::of(&param.ty), "a const parameter is an integer or a `bool`");
+                    let help = "an enum of a `#[fuse_module]` is a parameter of its own, `mask: Mask`: each of its values has a variant";
+                    errors.push_help(Loc::of(&param.ty), "a const parameter is an integer or a `bool`", help);
                     ConstType::Integer(Ident::new("i64", param.ident.span()))
                 }
             };

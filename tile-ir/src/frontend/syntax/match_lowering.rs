@@ -23,6 +23,17 @@ struct MatchArm {
     loc: Loc,
 }
 
+impl MatchArm {
+    /// Whether it compares with variants of enums: paths of two names.
+    fn is_of_enum(&self) -> bool {
+        let is_variant = |choice: &Choice| match choice {
+            Choice::Value(Expr { kind: ExprKind::Path(path), .. }) => path.len() > 1,
+            _ => false,
+        };
+        self.choices.iter().all(is_variant)
+    }
+}
+
 /// The name of the value in the chain: a keyword, so that it hides no name of the user's.
 const VALUE: &str = "match";
 
@@ -71,13 +82,20 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
                 .push(arms[total + 1].loc, "this arm is never taken: the one before it takes everything");
             return Expr { kind: ExprKind::Error, loc };
         }
+        None if arms.iter().all(MatchArm::is_of_enum) => {}
         None => {
             let loc = Loc::of(choice.match_token);
             return Expr { kind: ExprKind::OpenMatch(Box::new(scrutinee)), loc };
         }
     }
     let name = Ident::new(VALUE, choice.match_token.span);
-    let chain = arms.into_iter().rev().fold(None, |otherwise, arm| Some(if_else(&name, arm, otherwise)));
+    // Of an enum's constant one arm is taken: a variant that has none gets here.
+    let uncovered = total.is_none().then(|| {
+        let loc = Loc::of(choice.match_token);
+        let value = Box::new(Expr { kind: ExprKind::Path(vec![name.clone()]), loc });
+        Expr { kind: ExprKind::OpenMatch(value), loc }
+    });
+    let chain = arms.into_iter().rev().fold(uncovered, |otherwise, arm| Some(if_else(&name, arm, otherwise)));
     let bind = Stmt::Let {
         pattern: Pattern::Name { name, mutable: false },
         ty: None,

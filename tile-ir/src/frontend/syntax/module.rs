@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use proc_macro2::{Delimiter, Group, Ident, Literal, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Literal, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 
 use super::ast::*;
@@ -228,6 +228,12 @@ fn named_values(tokens: TokenStream, items: &Items, in_list: bool) -> TokenStrea
     let mut changed: Vec<TokenTree> = vec![];
     let mut i = 0;
     while i < tokens.len() {
+        let condition = condition_length(&tokens[i..]);
+        changed.extend_from_slice(&tokens[i..i + condition]);
+        i += condition;
+        if condition > 0 {
+            continue;
+        }
         if let Some(path) = listed_path(&tokens[i..], in_list)
             && let Some(value) = named_value(&path, items)
         {
@@ -254,12 +260,26 @@ pub(super) fn listed_paths(tokens: TokenStream, in_list: bool, paths: &mut Vec<V
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut i = 0;
     while i < tokens.len() {
-        if let TokenTree::Group(group) = &tokens[i] {
+        i += condition_length(&tokens[i..]);
+        let Some(token) = tokens.get(i) else { return };
+        if let TokenTree::Group(group) = token {
             listed_paths(group.stream(), in_list || group.delimiter() == Delimiter::Bracket, paths);
         }
         let path = listed_path(&tokens[i..], in_list);
         i += path.as_ref().map_or(1, |path| path_length(path));
         paths.extend(path);
+    }
+}
+
+/// How many tokens belong to a condition that begins here, `when: n <= 64`. It is evaluated by Rust, which knows constants by their names.
+fn condition_length(tokens: &[TokenTree]) -> usize {
+    let is_mark = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if matches!(punct.as_char(), ':' | '=') && punct.spacing() == Spacing::Alone);
+    let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+    match tokens {
+        [TokenTree::Ident(name), mark, ..] if name == "when" && is_mark(mark) => {
+            tokens.iter().position(is_comma).unwrap_or(tokens.len())
+        }
+        _ => 0,
     }
 }
 

@@ -35,15 +35,7 @@ pub(super) fn declare_presence(
 ) {
     for param in params {
         let Some(name) = param.presence() else { continue };
-        let in_configs = options.configs.iter().flat_map(|config| &config.entries);
-        let is_listed = options.lists.iter().any(|list| list.name == name);
-        if !is_listed && !in_configs.into_iter().any(|(entry, _)| *entry == name) {
-            let value = |value| VariantValue { kind: VariantKind::Bool(value), loc: param.loc };
-            let values = vec![value(false), value(true)];
-            let list =
-                VariantList { name: name.clone(), values, chosen_by: None, measured: None, loc: param.loc };
-            options.lists.push(list);
-        }
+        options.declare_default(&name, [false, true].map(VariantKind::Bool).into_iter(), param.loc);
         generics.push(GenericParam::Const { name, ty: ConstType::Bool });
     }
 }

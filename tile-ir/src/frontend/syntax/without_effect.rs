@@ -27,7 +27,7 @@ pub fn without_effect(kernel: &Kernel) -> Vec<Warning> {
         return found;
     }
     let names = mentioned(kernel);
-    let written = kernel.generics.iter().filter(|generic| !kernel.is_presence(generic));
+    let written = kernel.generics.iter().filter(|generic| !kernel.is_of_argument(generic));
     for name in written.map(GenericParam::name) {
         if !names.contains(&name.to_string()) {
             let text =
@@ -65,8 +65,7 @@ fn mentioned(kernel: &Kernel) -> HashSet<String> {
     let (source, options) = (&kernel.source, &kernel.options);
     let settings: TokenStream = options.settings.iter().map(|(_, value)| value.to_token_stream()).collect();
     let tune = options.tune.iter().flat_map(|tune| tune.key.iter().chain(&tune.when));
-    let conditions = options.configs.iter().filter_map(|config| config.when.as_ref());
-    let chosen = options.lists.iter().filter_map(|list| list.chosen_by.as_ref()).chain(conditions);
+    let chosen = options.lists.iter().filter_map(|list| list.chosen_by.as_ref()).chain(options.conditions());
     let in_configs = options.configs.iter().flat_map(|config| &config.entries);
     let mut names: HashSet<String> = in_configs.map(|(name, _)| name.to_string()).collect();
     for tokens in [&source.inputs, &source.body, &settings].into_iter().chain(tune).chain(chosen) {

@@ -39,6 +39,18 @@ impl Check<'_> {
         levels.iter().find_map(|level| self.item_of(level, path, loc))
     }
 
+    /// Whether a name is that of an enum in scope.
+    pub(super) fn is_enum(&self, name: &Ident) -> bool {
+        let is_declared = |items: &Items, name: &Ident| {
+            items.constants.iter().any(|own| own.path.len() == 2 && own.path[0] == *name)
+        };
+        self.item_scope.levels().any(|level| {
+            let imported = level.import(std::slice::from_ref(name));
+            is_declared(&level.items, name)
+                || imported.is_some_and(|(scope, path)| is_declared(&scope.items, &path[path.len() - 1]))
+        })
+    }
+
     /// The item of one scope that a path names, in the scope itself or by one of its `use` declarations.
     fn item_of(&mut self, level: &Rc<ItemScope>, path: &[Ident], loc: Loc) -> Option<Operand> {
         let items = &level.items;

@@ -195,6 +195,8 @@ impl Check<'_> {
         for param in &self.kernel.params {
             let item = match &param.ty {
                 ParamType::Failed => Item::Failed,
+                // It is bound as a constant of the variant.
+                ParamType::Enum(_) => continue,
                 ParamType::Slice { elem, mutable } => {
                     let elem = self.resolve_type(elem);
                     let id = ParamId(self.builder.func.params.len() as u32);
@@ -245,7 +247,7 @@ impl Check<'_> {
         if name.len() == 1 {
             help = format!("a type parameter is declared: `fn {}<{name}: Float>(..)`; ", self.kernel.name);
         }
-        help += "a struct's fields are parameters of their own; an enum is its number, `i32`, or a const parameter";
+        help += "a struct's fields are parameters of their own; an enum without fields is one of the same `#[fuse_module]`, or imported there";
         self.errors.push_help(ty.loc, format!("`{name}` is no type of a kernel's parameter"), help);
         None
     }
@@ -287,7 +289,7 @@ impl Check<'_> {
         let found = self.kernel.params.iter().find(|param| param.name == name);
         match found.map(|param| &param.ty) {
             Some(ParamType::Slice { elem, .. } | ParamType::View(ViewType { elem, .. })) => elem.name.clone(),
-            Some(ParamType::Scalar(_) | ParamType::Failed) | None => String::new(),
+            Some(ParamType::Scalar(_) | ParamType::Enum(_) | ParamType::Failed) | None => String::new(),
         }
     }
 }

@@ -4,7 +4,8 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 
 use super::variant::{ConstValue, Settings, Variant};
 use crate::frontend::syntax::{
-    Config, GenericParam, Kernel, ParamType, SETTINGS, VariantKind, VariantValue, written_integer,
+    Config, GenericParam, Kernel, KernelParam, ParamType, SETTINGS, VariantKind, VariantValue, find_name,
+    written_integer,
 };
 use crate::support::diagnostic::{Errors, Loc};
 
@@ -295,12 +296,33 @@ fn report_key(kernel: &Kernel, key: &TokenStream, errors: &mut Errors) {
                 Some(ParamType::View(_)) => {
                     ("a key is a number, found a view", format!("write `{name}.shape()[0]`"))
                 }
-                Some(ParamType::Scalar(_) | ParamType::Failed) | None => return,
+                Some(ParamType::Scalar(_) | ParamType::Enum(_) | ParamType::Failed) | None => return,
             }
         }
         TokenTree::Group(_) | TokenTree::Punct(_) => return,
     };
     errors.push_help(Loc::from(token.span()), text, help);
+}
+
+/// Reports memory that the kernel writes in conditions that wait for the device: until then the call has it.
+pub(super) fn report_conditions(kernel: &Kernel, errors: &mut Errors) {
+    if kernel.asked_device().is_none() {
+        return;
+    }
+    let is_written = |param: &&KernelParam| match &param.ty {
+        ParamType::Slice { mutable, .. } => *mutable,
+        ParamType::View(view) => view.mutable,
+        ParamType::Scalar(_) | ParamType::Enum(_) | ParamType::Failed => false,
+    };
+    for param in kernel.params.iter().filter(is_written) {
+        let written = param.name.to_string();
+        let mut conditions = kernel.options.conditions();
+        if let Some(name) = conditions.find_map(|tokens| find_name(tokens.clone(), &written)) {
+            let text = format!("a condition with `device` cannot ask `{name}`, which the call writes");
+            let help = "ask a parameter that is read, or pass its extent as a number";
+            errors.push_help(Loc::of(name), text, help);
+        }
+    }
 }
 
 /// Mistakes of `tune`, `tuned` and `_ in [..]` together.

@@ -102,7 +102,8 @@ impl Check<'_> {
     /// Reports element types that do not exist.
     fn report_unknown_types(&mut self, ty: &ValueType) {
         match ty {
-            ValueType::Scalar(name) if self.struct_named(&[name.ident()]).is_some() => {}
+            ValueType::Scalar(name)
+                if self.struct_named(&[name.ident()]).is_some() || self.is_enum(&name.ident()) => {}
             ValueType::Tile { elem: Some(name), .. }
             | ValueType::Scalar(name)
             | ValueType::Memory { elem: name, .. } => {

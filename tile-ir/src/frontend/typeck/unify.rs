@@ -209,6 +209,12 @@ impl Check<'_> {
         if matches!(operand.item, Item::Failed) {
             return None;
         }
+        if let ValueType::Scalar(name) = ty
+            && self.is_enum(&name.ident())
+        {
+            let fits = operand.as_integer().is_some();
+            return self.expected(fits, operand, what, &format!("a `{}` known at build", name.name));
+        }
         match ty {
             ValueType::Any => Some(operand.clone()),
             ValueType::Tile { elem: None, .. } => {

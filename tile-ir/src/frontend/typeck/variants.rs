@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 
-use super::settings::{is_setting, named_settings, report_tune, settings};
+use super::settings::{is_setting, named_settings, report_conditions, report_tune, settings};
 use super::variant::{ConstValue, Variant};
 use crate::frontend::syntax::{
     Config, ConstType, GenericParam, Kernel, OPTIONS, VariantKind, VariantValue, const_range, describe_value,
@@ -19,6 +19,7 @@ const MAX_VARIANTS: usize = 1024;
 pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     report_unknown(kernel, errors);
     report_tune(kernel, errors);
+    report_conditions(kernel, errors);
     let configs: Vec<Option<usize>> = if kernel.options.configs.is_empty() {
         vec![None]
     } else {

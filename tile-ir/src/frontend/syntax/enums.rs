@@ -1,0 +1,43 @@
+//! Parameters of an enum, `mask: Mask`. The argument of a call chooses the variant, so that a body knows the value when it is compiled: a `match`
+//! keeps one arm.
+
+use std::rc::Rc;
+
+use proc_macro2::Ident;
+
+use super::ast::*;
+
+impl Items {
+    /// The values of an enum without fields, declared here or imported; none for another name.
+    pub fn enum_values(&self, name: &Ident) -> Vec<i128> {
+        if let Some((items, path)) = self.import(std::slice::from_ref(name), &self.imports) {
+            return path.last().map(|name| items.enum_values(name)).unwrap_or_default();
+        }
+        let of_enum = self.constants.iter().filter(|own| own.path.len() == 2 && own.path[0] == *name);
+        let values = of_enum.filter_map(|own| match own.value.as_ref()?.kind {
+            ExprKind::Int { value, .. } => i128::try_from(value).ok(),
+            _ => None,
+        });
+        values.collect()
+    }
+}
+
+impl Kernel {
+    /// Gives the kernel the items around it, and declares a constant for each parameter of an enum among them, with all values where the
+    /// attribute lists none.
+    pub fn set_items(&mut self, items: Rc<Items>) {
+        for param in &mut self.params {
+            let ParamType::Scalar(ty) = &param.ty else { continue };
+            let values = items.enum_values(&ty.ident());
+            if values.is_empty() {
+                continue;
+            }
+            param.ty = ParamType::Enum(ty.clone());
+            let values = values.into_iter().map(VariantKind::Int);
+            self.options.declare_default(&param.name, values, param.loc);
+            let ty = ConstType::Integer(Ident::new("i64", param.name.span()));
+            self.generics.push(GenericParam::Const { name: param.name.clone(), ty });
+        }
+        self.items = items;
+    }
+}
