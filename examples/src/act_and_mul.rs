@@ -14,7 +14,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation::{Activation, with_activation};
+use crate::activation::Activation;
 use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, along_rows, row_stride};
@@ -55,33 +55,42 @@ const fn rows_of(columns: usize) -> usize {
     if columns == FEW_COLUMNS { 1 } else { TILE / columns }
 }
 
-/// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated. A program
-/// handles `1024 / COLS` rows of `COLS` columns, or one of 256.
-#[fuse_kernel(
-    T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = columns(n_rows, d) in [64, 128, 256, 512],
-    num_warps = if COLS == 256 { if size_of::<T>() == 4 { 2 } else { 1 } } else { 4 },
-)]
-pub fn act_and_mul<T: LibraryFloat, const ACT: usize, const COLS: usize>(
-    x: &[T],
-    out: &mut [T],
-    n_rows: i32,
-    d: i32,
-    x_stride: i32,
-    out_stride: i32,
-    gate: i32,
-) {
-    use crate::activation::activate;
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
 
-    let row_tile = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
-    let rows = row_tile * (if COLS == 256 { 1 } else { 1024 / COLS })
-        + tl::arange(0, if COLS == 256 { 1 } else { 1024 / COLS });
-    let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
-    let mask = (rows < n_rows).col() & (cols < d).row();
-    let v = tl::load(x + ((rows * x_stride + gate).col() + cols.row()), mask).to::<f32>();
-    let up = tl::load(x + ((rows * x_stride + (d - gate)).col() + cols.row()), mask).to::<f32>();
-    let y = activate::<T>(v, ACT as i32);
-    tl::store(out + ((rows * out_stride).col() + cols.row()), (y * up).to::<T>(), mask);
+    use crate::activation::{Activation, activate};
+    use crate::float::LibraryFloat;
+
+    /// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated. A program
+    /// handles `1024 / COLS` rows of `COLS` columns, or one of 256.
+    #[fuse_kernel(
+        T = [f32, f16, bf16], activation = [Activation::Gelu, Activation::GeluTanh, Activation::Silu], COLS = super::columns(n_rows, d) in [64, 128, 256, 512],
+        num_warps = if COLS == 256 { if size_of::<T>() == 4 { 2 } else { 1 } } else { 4 },
+    )]
+    pub fn act_and_mul<T: LibraryFloat, const COLS: usize>(
+        x: &[T],
+        out: &mut [T],
+        activation: Activation,
+        n_rows: i32,
+        d: i32,
+        x_stride: i32,
+        out_stride: i32,
+        gate: i32,
+    ) {
+        let row_tile = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+        let rows = row_tile * (if COLS == 256 { 1 } else { 1024 / COLS })
+            + tl::arange(0, if COLS == 256 { 1 } else { 1024 / COLS });
+        let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
+        let mask = (rows < n_rows).col() & (cols < d).row();
+        let v = tl::load(x + ((rows * x_stride + gate).col() + cols.row()), mask).to::<f32>();
+        let up = tl::load(x + ((rows * x_stride + (d - gate)).col() + cols.row()), mask).to::<f32>();
+        let y = activate::<T>(v, activation);
+        tl::store(out + ((rows * out_stride).col() + cols.row()), (y * up).to::<T>(), mask);
+    }
 }
+
+pub use kernels::act_and_mul;
 
 /// `dx` of `out = silu(a) * b`, with `a` at `gate`: recomputes the sigmoid from `x`.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
@@ -164,6 +173,7 @@ impl<'a, T: LibraryFloat> ActAndMul<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<RowsMut<'o, T>>) -> Result<()> {
         let (&ActAndMul { x, d, activation, gate }, out) = (self, out.into());
         let checks = Checks("act_and_mul");
+        activation.check(checks, &[Activation::Gelu, Activation::GeluTanh, Activation::Silu])?;
         let rows = checks.halves(("x", x.layout()), ("out", out.layout()), d)?;
         if rows == 0 {
             return Ok(());
@@ -173,10 +183,9 @@ impl<'a, T: LibraryFloat> ActAndMul<'a, T> {
         let [n_rows, d_i32] = [rows as i32, d as i32];
         let columns_per_program = columns(n_rows, d_i32) as usize;
         let grid = along_rows(d.div_ceil(columns_per_program), rows.div_ceil(rows_of(columns_per_program)));
-        with_activation!(checks, activation, [Gelu, GeluTanh, Silu], |ACT| {
-            let call = act_and_mul::<T, ACT>;
-            call(x, out, n_rows, d_i32, x_stride, out_stride, gate.offset(d)).grid(grid).launch(on)
-        })
+        act_and_mul::<T>(x, out, activation, n_rows, d_i32, x_stride, out_stride, gate.offset(d))
+            .grid(grid)
+            .launch(on)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Activation functions: operations take an [`Activation`] at run time, and kernels its number, most of them as a constant `ACT`.
+//! Activation functions: operations take an [`Activation`] at run time, and most kernels have a variant for each, by a parameter of that enum.
 //!
 //! | number | activation | function |
 //! | --- | --- | --- |
@@ -21,7 +21,7 @@
 use std::fmt;
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Error};
+use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
@@ -30,42 +30,49 @@ use crate::shape::Checks;
 mod functions {
     use dsl_runtime::prelude::*;
 
-    /// The activation with this number, as exact as elements of `T` take it. A number that programs of a launch share at run time is a branch
-    /// that all of them take; a constant one is none.
+    /// An activation function.
+    #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+    #[non_exhaustive]
+    pub enum Activation {
+        /// `x`
+        #[default]
+        Identity = 0,
+        /// `max(x, 0)`; NaN stays.
+        Relu = 1,
+        /// `x * Phi(x)`
+        Gelu = 2,
+        /// `x / 2 * (1 + tanh(..))`
+        GeluTanh = 3,
+        /// `x * sigmoid(x)`
+        Silu = 4,
+    }
+
+    /// The activation, as exact as elements of `T` take it. One that programs of a launch share at run time, by its number, is a branch
+    /// that all of them take; one that is known at build is none.
     #[fuse_fn]
-    pub fn activate<T: Float>(x: Tile<f32>, act: i32) -> Tile<f32> {
-        if act == 1 {
-            tl::relu(x)
-        } else if act == 2 {
-            tl::gelu::<T>(x)
-        } else if act == 3 {
-            tl::gelu_tanh::<T>(x)
-        } else if act == 4 {
-            tl::silu::<T>(x)
-        } else {
-            x
+    pub fn activate<T: Float>(x: Tile<f32>, activation: i32) -> Tile<f32> {
+        match activation {
+            Activation::Relu => tl::relu(x),
+            Activation::Gelu => tl::gelu::<T>(x),
+            Activation::GeluTanh => tl::gelu_tanh::<T>(x),
+            Activation::Silu => tl::silu::<T>(x),
+            _ => x,
+        }
+    }
+
+    /// As `activate`, of those that the epilogues of products have: a product's accumulator leaves no registers for GELU-tanh.
+    #[fuse_fn]
+    pub fn activate_in_epilogue<T: Float>(x: Tile<f32>, activation: i32) -> Tile<f32> {
+        match activation {
+            Activation::Relu => tl::relu(x),
+            Activation::Gelu => tl::gelu::<T>(x),
+            Activation::Silu => tl::silu::<T>(x),
+            _ => x,
         }
     }
 }
 
-pub use functions::activate;
-
-/// An activation function; its discriminant is the number by which kernels know it.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
-pub enum Activation {
-    /// `x`
-    #[default]
-    Identity = 0,
-    /// `max(x, 0)`; NaN stays.
-    Relu = 1,
-    /// `x * Phi(x)`
-    Gelu = 2,
-    /// `x / 2 * (1 + tanh(..))`
-    GeluTanh = 3,
-    /// `x * sigmoid(x)`
-    Silu = 4,
-}
+pub use functions::{Activation, activate, activate_in_epilogue};
 
 impl fmt::Display for Activation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,32 +138,18 @@ impl Activation {
         Expected { value: sum, within: within + unit * (sum.abs() + within) }.rounded(dtype)
     }
 
-    /// The error of an operation that has kernels for other activations.
-    pub(crate) fn unsupported(self, checks: Checks, expected: &[Activation]) -> Error {
+    /// An error where an operation has kernels for other activations only.
+    pub(crate) fn check(self, checks: Checks, expected: &[Activation]) -> Result<()> {
+        if expected.contains(&self) {
+            return Ok(());
+        }
         let expected: Vec<String> = expected.iter().map(|activation| activation.to_string()).collect();
-        checks.error(format!(
+        Err(checks.error(format!(
             "there is no kernel with the activation {self}, expected one of {}",
             expected.join(", ")
-        ))
+        )))
     }
 }
-
-/// Evaluates a launch with an activation's number as the constant `ACT`, for those activations that are listed; any other is an error.
-macro_rules! with_activation {
-    ($checks:expr, $activation:expr, [$($Listed:ident),*], |$ACT:ident| $launch:expr) => {{
-        use $crate::activation::Activation;
-        match $activation {
-            $(Activation::$Listed => {
-                const $ACT: usize = Activation::$Listed as usize;
-                $launch
-            })*
-            #[allow(unreachable_patterns)]
-            other => Err(other.unsupported($checks, &[$(Activation::$Listed),*])),
-        }
-    }};
-}
-
-pub(crate) use with_activation;
 
 /// The normal distribution function at `x`.
 pub(crate) fn normal_below(x: f64) -> f64 {

@@ -12,7 +12,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation::{Activation, with_activation};
+use crate::activation::Activation;
 use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
@@ -23,23 +23,32 @@ const BLOCK: usize = 2048;
 /// The elements of one launch: the kernel counts them in an `i32`. A multiple of every block and alignment.
 const LAUNCH: usize = 1 << 30;
 
-/// `out[i] = act(x[i] + y[i])` for `i < n`, with the activation that `ACT` names; a program handles `BLOCK` elements.
-#[fuse_kernel(T = [f32, f16, bf16], ACT = [1, 2, 3, 4], BLOCK = [2048])]
-pub fn add_activation<T: LibraryFloat, const ACT: usize, const BLOCK: usize>(
-    x: &[T],
-    y: &[T],
-    out: &mut [T],
-    n: i32,
-) {
-    use crate::activation::activate;
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
 
-    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
-    let mask = offsets < n;
-    let x = tl::load(x + offsets, mask).to::<f32>();
-    let v = x + tl::load(y + offsets, mask).to::<f32>();
-    let y = activate::<T>(v, ACT as i32);
-    tl::store(out + offsets, y.to::<T>(), mask);
+    use crate::activation::{Activation, activate};
+    use crate::float::LibraryFloat;
+
+    /// `out[i] = act(x[i] + y[i])` for `i < n`; a program handles `BLOCK` elements.
+    #[fuse_kernel(T = [f32, f16, bf16], activation = [Activation::Relu, Activation::Gelu, Activation::GeluTanh, Activation::Silu], BLOCK = [2048])]
+    pub fn add_activation<T: LibraryFloat, const BLOCK: usize>(
+        x: &[T],
+        y: &[T],
+        out: &mut [T],
+        activation: Activation,
+        n: i32,
+    ) {
+        let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+        let mask = offsets < n;
+        let x = tl::load(x + offsets, mask).to::<f32>();
+        let v = x + tl::load(y + offsets, mask).to::<f32>();
+        let y = activate::<T>(v, activation);
+        tl::store(out + offsets, y.to::<T>(), mask);
+    }
 }
+
+pub use kernels::add_activation;
 
 /// The activation of the sum of two slices: `AddActivation::new(&x, &y, Activation::Gelu)`, of any but the identity.
 #[derive(Clone, Copy)]
@@ -64,14 +73,14 @@ impl<'a, T: LibraryFloat> AddActivation<'a, T> {
         let checks = Checks("add_activation");
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         checks.same(("y", self.y.len()), ("out", out.len()))?;
+        self.activation
+            .check(checks, &[Activation::Relu, Activation::Gelu, Activation::GeluTanh, Activation::Silu])?;
         for first in (0..out.len()).step_by(LAUNCH) {
             let part = first..out.len().min(first + LAUNCH);
             let (programs, n) = (part.len().div_ceil(BLOCK), part.len() as i32);
             let [x, y] = [&self.x, &self.y].map(|input| input.slice(part.clone()));
             let out = out.slice_mut(part);
-            with_activation!(checks, self.activation, [Relu, Gelu, GeluTanh, Silu], |ACT| {
-                add_activation::<T, ACT, BLOCK>(x, y, out, n).grid(programs).launch(on)
-            })?;
+            add_activation::<T, BLOCK>(x, y, out, self.activation, n).grid(programs).launch(on)?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation::{Activation, with_activation};
+use crate::activation::Activation;
 use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, along_rows, tile_width};
@@ -19,29 +19,38 @@ use crate::shape::{Checks, along_rows, tile_width};
 /// The elements that one program handles: of one row, or of several short ones.
 const TILE: usize = 4096;
 
-/// A program handles a tile of `COLS` columns and `4096 / COLS` rows; the grid's first axis counts tiles across, its second
-/// and third those down.
-#[fuse_kernel(T = [f32, f16, bf16], ACT = [0, 1, 2, 3, 4], COLS = n_cols.min(4096) in [128, 1024, 4096])]
-pub fn bias_activation<T: LibraryFloat, const ACT: usize, const COLS: usize>(
-    x: &[T],
-    bias: &[T],
-    out: &mut [T],
-    n_rows: i32,
-    n_cols: i32,
-) {
-    use crate::activation::activate;
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
 
-    let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
-    let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
-    let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
-    let mask = (rows < n_rows).col() & (cols < n_cols).row();
-    let offsets = (rows * n_cols).col() + cols.row();
-    let x = tl::load(x + offsets, mask).to::<f32>();
-    let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    let v = x + bias.row();
-    let y = activate::<T>(v, ACT as i32);
-    tl::store(out + offsets, y.to::<T>(), mask);
+    use crate::activation::{Activation, activate};
+    use crate::float::LibraryFloat;
+
+    /// A program handles a tile of `COLS` columns and `4096 / COLS` rows; the grid's first axis counts tiles across, its second
+    /// and third those down.
+    #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols.min(4096) in [128, 1024, 4096])]
+    pub fn bias_activation<T: LibraryFloat, const COLS: usize>(
+        x: &[T],
+        bias: &[T],
+        out: &mut [T],
+        activation: Activation,
+        n_rows: i32,
+        n_cols: i32,
+    ) {
+        let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+        let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+        let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
+        let mask = (rows < n_rows).col() & (cols < n_cols).row();
+        let offsets = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + offsets, mask).to::<f32>();
+        let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
+        let v = x + bias.row();
+        let y = activate::<T>(v, activation);
+        tl::store(out + offsets, y.to::<T>(), mask);
+    }
 }
+
+pub use kernels::bias_activation;
 
 /// The activation of a matrix and a bias for each column: `BiasActivation::new(&x, &bias, Activation::Gelu)`.
 #[derive(Clone, Copy)]
@@ -70,9 +79,7 @@ impl<'a, T: LibraryFloat> BiasActivation<'a, T> {
         }
         let programs = programs(rows, cols);
         let (x, bias, n_rows, n_cols) = (self.x, self.bias, rows as i32, cols as i32);
-        with_activation!(checks, self.activation, [Identity, Relu, Gelu, GeluTanh, Silu], |ACT| {
-            bias_activation::<T, ACT>(x, bias, out, n_rows, n_cols).grid(programs).launch(on)
-        })
+        bias_activation::<T>(x, bias, out, self.activation, n_rows, n_cols).grid(programs).launch(on)
     }
 }
 

@@ -20,11 +20,14 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation::{Activation, MAX_SLOPE, normal_below, with_activation};
+use crate::activation::{Activation, MAX_SLOPE, normal_below};
 use crate::float::LibraryFloat;
 use crate::partials;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, MAX_GRID_YZ};
+
+/// The activations that there are kernels for.
+const ACTIVATIONS: [Activation; 2] = [Activation::Gelu, Activation::GeluTanh];
 
 /// The rows that a program takes.
 const ROWS: usize = 4;
@@ -32,109 +35,121 @@ const ROWS: usize = 4;
 /// The columns of a program of backward, and of forward where there are more than 128.
 pub(crate) const COLS: usize = 1024;
 
-/// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
-/// the bias once. `residual` may be empty where it is not added.
-#[fuse_kernel(
-    configs = [{ HAS_RESIDUAL: false, num_warps: 2 }, { HAS_RESIDUAL: true, num_warps: 4 }],
-    T = [f32, f16, bf16], ACT = [2, 3], COLS = n_cols.min(1024) in [128, 1024],
-)]
-pub fn bias_gelu_dropout<T: LibraryFloat, const ACT: usize, const HAS_RESIDUAL: bool, const COLS: usize>(
-    x: &[T],
-    bias: &[T],
-    residual: &[T],
-    out: &mut [T],
-    first_row: i32,
-    n_rows: i32,
-    n_cols: i32,
-    p: f32,
-    seed: u64,
-) {
-    let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
-    let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    // `tl::rand(seed, offset) < p`, compared as bits: so many of its 2^23 values are below `p`.
-    let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
-    let scale = 1.0 / (1.0 - p);
-    for r in tl::static_range(0, 4) {
-        let row = first_row + tl::program_id(1) * 4 + r;
-        let mask = (cols < n_cols) & (row < n_rows);
-        let offsets = row * n_cols + cols;
-        let residual_values = if HAS_RESIDUAL {
-            tl::load(residual + offsets, mask).to::<f32>()
-        } else {
-            tl::zeros::<f32>([COLS])
-        };
-        let v = tl::load(x + offsets, mask).to::<f32>() + bias;
-        let y = if ACT == 2 { tl::gelu::<T>(v) } else { tl::gelu_tanh::<T>(v) };
-        let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-        let is_dropped = tl::randint(seed, rng_offsets) >> 9 < n_dropped;
-        let y = tl::select(is_dropped, 0.0, y * scale);
-        let y = if HAS_RESIDUAL { y + residual_values } else { y };
-        tl::store(out + offsets, y.to::<T>(), mask);
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    use crate::activation::{Activation, activate};
+    use crate::float::LibraryFloat;
+
+    /// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
+    /// the bias once. `residual` may be empty where it is not added.
+    #[fuse_kernel(
+        configs = [{ HAS_RESIDUAL: false, num_warps: 2 }, { HAS_RESIDUAL: true, num_warps: 4 }],
+        T = [f32, f16, bf16], activation = [Activation::Gelu, Activation::GeluTanh], COLS = n_cols.min(1024) in [128, 1024],
+    )]
+    pub fn bias_gelu_dropout<T: LibraryFloat, const HAS_RESIDUAL: bool, const COLS: usize>(
+        x: &[T],
+        bias: &[T],
+        residual: &[T],
+        out: &mut [T],
+        activation: Activation,
+        first_row: i32,
+        n_rows: i32,
+        n_cols: i32,
+        p: f32,
+        seed: u64,
+    ) {
+        let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
+        let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
+        // `tl::rand(seed, offset) < p`, compared as bits: so many of its 2^23 values are below `p`.
+        let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
+        let scale = 1.0 / (1.0 - p);
+        for r in tl::static_range(0, 4) {
+            let row = first_row + tl::program_id(1) * 4 + r;
+            let mask = (cols < n_cols) & (row < n_rows);
+            let offsets = row * n_cols + cols;
+            let residual_values = if HAS_RESIDUAL {
+                tl::load(residual + offsets, mask).to::<f32>()
+            } else {
+                tl::zeros::<f32>([COLS])
+            };
+            let v = tl::load(x + offsets, mask).to::<f32>() + bias;
+            let y = activate::<T>(v, activation);
+            let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+            let is_dropped = tl::randint(seed, rng_offsets) >> 9 < n_dropped;
+            let y = tl::select(is_dropped, 0.0, y * scale);
+            let y = if HAS_RESIDUAL { y + residual_values } else { y };
+            tl::store(out + offsets, y.to::<T>(), mask);
+        }
+    }
+
+    /// The gradient of `x`, 4 rows at a time: program `(i, j)` takes fours `i`, `i + programs`, and so on of its columns, and
+    /// writes its partial sums of the gradient of `bias`, which it reads once.
+    #[fuse_kernel(
+        configs = [{ T: f32, num_warps: 8 }, { T: f16 }, { T: bf16 }], activation = [Activation::Gelu, Activation::GeluTanh], COLS = [1024], num_warps = 4,
+    )]
+    pub fn bias_gelu_dropout_backward<T: LibraryFloat, const COLS: usize>(
+        dy: &[T],
+        x: &[T],
+        bias: &[T],
+        dx: &mut [T],
+        partials: &mut [f32],
+        activation: Activation,
+        n_rows: i32,
+        n_cols: i32,
+        p: f32,
+        seed: u64,
+    ) {
+        let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
+        let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
+        let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
+        let scale = 1.0 / (1.0 - p);
+        let weight = tl::log2(scale);
+        let mut dbias = tl::zeros::<f32>([COLS]);
+        for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
+            for r in tl::static_range(0, 4) {
+                let row = first + r;
+                let mask = (cols < n_cols) & (row < n_rows);
+                let offsets = row * n_cols + cols;
+                let v = tl::load(x + offsets, mask).to::<f32>() + bias;
+                let dy = tl::load(dy + offsets, mask).to::<f32>();
+                // `scale` times the slope.
+                let slope = if activation == Activation::GeluTanh {
+                    let v = tl::minimum(tl::maximum(v, -10.0), 10.0);
+                    let square = v * v;
+                    let root = tl::rsqrt(1.0 + tl::exp2(v * (square * -0.10294324 - 2.3022082)));
+                    let s = root * root;
+                    scale * s * (1.0 + v * (1.0 - s) * (1.5957691 + 0.21406445 * square))
+                } else {
+                    let t = tl::minimum(tl::abs(v), 14.0);
+                    let bell = tl::exp2(tl::fma(t * t, -0.72134752, weight));
+                    // The slope at -t: half of erfc(t / sqrt 2), less t times the normal density.
+                    let below = if T::EPSILON > 0.0005 {
+                        let p = (-0.0027395732 * t + 0.025279991) * t - 0.099661180;
+                        let p = ((p * t + 0.23543251) * t - 0.79550956) * t + 0.49993726;
+                        p * bell
+                    } else {
+                        let r = 1.0 / (1.0 + 0.35 * t);
+                        let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+                        let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+                        let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+                        p * r * bell - t * (bell * 0.3989423)
+                    };
+                    tl::select(v > 0.0, scale - below, below)
+                };
+                let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+                let is_dropped = tl::randint(seed, rng_offsets) >> 9 < n_dropped;
+                let y = tl::select(is_dropped | !mask, 0.0, dy * slope);
+                tl::store(dx + offsets, y.to::<T>(), mask);
+                dbias += y;
+            }
+        }
+        tl::store(partials + tl::program_id(0) * n_cols + cols, dbias, cols < n_cols);
     }
 }
 
-/// The gradient of `x`, 4 rows at a time: program `(i, j)` takes fours `i`, `i + programs`, and so on of its columns, and
-/// writes its partial sums of the gradient of `bias`, which it reads once.
-#[fuse_kernel(
-    configs = [{ T: f32, num_warps: 8 }, { T: f16 }, { T: bf16 }], ACT = [2, 3], COLS = [1024], num_warps = 4,
-)]
-pub fn bias_gelu_dropout_backward<T: LibraryFloat, const ACT: usize, const COLS: usize>(
-    dy: &[T],
-    x: &[T],
-    bias: &[T],
-    dx: &mut [T],
-    partials: &mut [f32],
-    n_rows: i32,
-    n_cols: i32,
-    p: f32,
-    seed: u64,
-) {
-    let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
-    let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    let n_dropped = tl::ceil(p * 8388608.0).to::<u32>();
-    let scale = 1.0 / (1.0 - p);
-    let weight = tl::log2(scale);
-    let mut dbias = tl::zeros::<f32>([COLS]);
-    for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
-        for r in tl::static_range(0, 4) {
-            let row = first + r;
-            let mask = (cols < n_cols) & (row < n_rows);
-            let offsets = row * n_cols + cols;
-            let v = tl::load(x + offsets, mask).to::<f32>() + bias;
-            let dy = tl::load(dy + offsets, mask).to::<f32>();
-            // `scale` times the slope.
-            let slope = if ACT == 3 {
-                let v = tl::minimum(tl::maximum(v, -10.0), 10.0);
-                let square = v * v;
-                let root = tl::rsqrt(1.0 + tl::exp2(v * (square * -0.10294324 - 2.3022082)));
-                let s = root * root;
-                scale * s * (1.0 + v * (1.0 - s) * (1.5957691 + 0.21406445 * square))
-            } else {
-                let t = tl::minimum(tl::abs(v), 14.0);
-                let bell = tl::exp2(tl::fma(t * t, -0.72134752, weight));
-                // The slope at -t: half of erfc(t / sqrt 2), less t times the normal density.
-                let below = if T::EPSILON > 0.0005 {
-                    let p = (-0.0027395732 * t + 0.025279991) * t - 0.099661180;
-                    let p = ((p * t + 0.23543251) * t - 0.79550956) * t + 0.49993726;
-                    p * bell
-                } else {
-                    let r = 1.0 / (1.0 + 0.35 * t);
-                    let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
-                    let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
-                    let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
-                    p * r * bell - t * (bell * 0.3989423)
-                };
-                tl::select(v > 0.0, scale - below, below)
-            };
-            let rng_offsets = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
-            let is_dropped = tl::randint(seed, rng_offsets) >> 9 < n_dropped;
-            let y = tl::select(is_dropped | !mask, 0.0, dy * slope);
-            tl::store(dx + offsets, y.to::<T>(), mask);
-            dbias += y;
-        }
-    }
-    tl::store(partials + tl::program_id(0) * n_cols + cols, dbias, cols < n_cols);
-}
+pub use kernels::{bias_gelu_dropout, bias_gelu_dropout_backward};
 
 /// Bias, GELU and dropout of each row of a matrix: `BiasGeluDropout::new(&x, &bias)`.
 #[derive(Clone, Copy)]
@@ -224,6 +239,7 @@ impl<'a, T: LibraryFloat> BiasGeluDropout<'a, T> {
     /// If the lengths do not fit each other or the probability is not one; if there is no kernel with the activation; those of a launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let (out, checks) = (out.into(), Checks("bias_gelu_dropout"));
+        self.activation.check(checks, &ACTIVATIONS)?;
         checks.same(("x", self.x.len()), ("out", out.len()))?;
         if let Some(residual) = self.residual {
             checks.same(("x", self.x.len()), ("residual", residual.len()))?;
@@ -240,14 +256,11 @@ impl<'a, T: LibraryFloat> BiasGeluDropout<'a, T> {
         let mut out = out;
         for (first, grid) in launches(rows, cols) {
             let out = out.slice_mut(..);
-            with_activation!(checks, self.activation, [Gelu, GeluTanh], |ACT| {
-                let call = if has_residual {
-                    bias_gelu_dropout::<T, ACT, true>
-                } else {
-                    bias_gelu_dropout::<T, ACT, false>
-                };
-                call(x, bias, residual, out, first, n_rows, n_cols, p, seed).grid(grid).launch(on)
-            })?;
+            let call =
+                if has_residual { bias_gelu_dropout::<T, true> } else { bias_gelu_dropout::<T, false> };
+            call(x, bias, residual, out, self.activation, first, n_rows, n_cols, p, seed)
+                .grid(grid)
+                .launch(on)?;
         }
         Ok(())
     }
@@ -263,6 +276,7 @@ impl<'a, T: LibraryFloat> BiasGeluDropout<'a, T> {
         gradients: DropoutGradients<'o, T>,
     ) -> Result<()> {
         let (dy, cols, checks) = (dy.into(), self.bias.len(), Checks("bias_gelu_dropout"));
+        self.activation.check(checks, &ACTIVATIONS)?;
         let rows = gradients.rows(checks, [self.x.len(), cols, dy.len()], self.p)?;
         let DropoutGradients { dx, dbias, mut scratch } = gradients;
         if cols == 0 {
@@ -272,10 +286,10 @@ impl<'a, T: LibraryFloat> BiasGeluDropout<'a, T> {
             let (n_rows, n_cols, p, seed) = (rows as i32, cols as i32, self.p, self.seed);
             let (x, bias, partials) = (self.x, self.bias, &mut scratch);
             let grid = (backward_programs(rows, cols), cols.div_ceil(COLS));
-            with_activation!(checks, self.activation, [Gelu, GeluTanh], |ACT| {
-                let call = bias_gelu_dropout_backward::<T, ACT, COLS>;
-                call(dy, x, bias, dx, partials, n_rows, n_cols, p, seed).grid(grid).launch(on)
-            })?;
+            let call = bias_gelu_dropout_backward::<T, COLS>;
+            call(dy, x, bias, dx, partials, self.activation, n_rows, n_cols, p, seed)
+                .grid(grid)
+                .launch(on)?;
         }
         partials::reduce(on, scratch.slice(..), dbias, None)
     }

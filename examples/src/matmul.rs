@@ -24,7 +24,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::activation::{Activation, with_activation};
+use crate::activation::Activation;
 use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
 use crate::form::Form;
 use crate::linear_combination::LinearCombination;
@@ -160,9 +160,7 @@ impl<'a, T: LibraryFloat> Matmul<'a, T> {
     /// The checked operands; nothing if the result has no elements.
     fn operands(&self, out: [usize; 3]) -> Result<Option<MatmulOperands<'a, T>>> {
         let ([batches, m, k], [b_batches, inner, n]) = (self.a.shape(), self.b.shape());
-        if !EPILOGUE.contains(&self.activation) {
-            return Err(self.activation.unsupported(CHECKS, &EPILOGUE));
-        }
+        self.activation.check(CHECKS, &EPILOGUE)?;
         CHECKS.extents("b", [inner, n], [k, n])?;
         let [count, rows, cols] = out;
         CHECKS.extents("out", [rows, cols], [m, n])?;
@@ -285,14 +283,12 @@ impl<T: LibraryFloat> ByWidth<T> for Multiplication<'_, '_, T> {
                 })
             }
             LARGEST if !has_residual => {
-                with_activation!(CHECKS, of.activation, [Identity, Relu, Gelu, Silu], |ACT| {
-                    matmul::<T, ACT, 128, 256, 64>(a, b, bias, out, alpha).grid(programs).launch(on)
-                })
+                let call = matmul::<T, 128, 256, 64>;
+                call(a, b, bias, out, of.activation, alpha).grid(programs).launch(on)
             }
             WIDE if !has_residual => {
-                with_activation!(CHECKS, of.activation, [Identity, Relu, Gelu, Silu], |ACT| {
-                    matmul::<T, ACT, 128, 192, 64>(a, b, bias, out, alpha).grid(programs).launch(on)
-                })
+                let call = matmul::<T, 128, 192, 64>;
+                call(a, b, bias, out, of.activation, alpha).grid(programs).launch(on)
             }
             Block { tile: SKINNY_N16, k: SKINNY_K } => {
                 let (a, b) = (sliced(a, K_SLICES)?, sliced(b.permute([0, 2, 1]), K_SLICES)?);

@@ -7,6 +7,7 @@ use dsl_runtime::prelude::*;
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::activation::{Activation, activate_in_epilogue};
     use crate::float::{HalfFloat, LibraryElement, LibraryFloat};
     use crate::mainloop::matmul_mainloop;
 
@@ -43,20 +44,6 @@ pub(crate) mod kernels {
         partials.at(split).at(batch).store(acc, row, col);
     }
 
-    /// The activation of [`crate::activation`] with this index, or none.
-    #[fuse_fn]
-    fn activate<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
-        if act == 1 {
-            tl::relu(v)
-        } else if act == 2 {
-            tl::gelu::<T>(v)
-        } else if act == 4 {
-            tl::silu::<T>(v)
-        } else {
-            v
-        }
-    }
-
     /// The epilogue of an accumulator, before its conversion: scale, bias, an activation of [`crate::activation`], residual. Without a
     /// bias or a residual, they have no elements.
     #[fuse_fn]
@@ -76,7 +63,7 @@ pub(crate) mod kernels {
         } else {
             acc * alpha
         };
-        let y = activate::<T>(v, act);
+        let y = activate_in_epilogue::<T>(v, act);
         if residual.shape(1) > 0 { y + residual.at(batch).load::<M, N>(row, col).to::<f32>() } else { y }
     }
 
@@ -101,12 +88,13 @@ pub(crate) mod kernels {
     /// A program computes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after the other. `b` has
     /// one matrix, or as many as `a`. Without a bias, it has no elements. Threads have no registers for a residual, and an activation
     /// chosen at launch would take a tenth of the time of a matmul of few terms.
-    #[fuse_kernel(T = [f16, bf16], ACT = [0, 1, 2, 4], M = [128], N = [192, 256], K = [64])]
-    pub fn matmul<T: HalfFloat, const ACT: usize, const M: usize, const N: usize, const K: usize>(
+    #[fuse_kernel(T = [f16, bf16], activation = [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Silu], M = [128], N = [192, 256], K = [64])]
+    pub fn matmul<T: HalfFloat, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         bias: &View<T, 2>,
         out: &mut View<T, 3>,
+        activation: Activation,
         alpha: f32,
     ) {
         let (batch, row, col) = swizzled_tile_offsets::<M, N>(out.shape::<i32>(1), out.shape::<i32>(2));
@@ -115,7 +103,7 @@ pub(crate) mod kernels {
         let acc = if alpha == 1.0 { acc } else { acc * alpha };
         // Most matmuls have no bias; there is no branch where it takes registers that a second block needs.
         let v = if N < 256 || bias.shape(1) > 0 { acc + bias.load::<1, N>(0, col).to::<f32>() } else { acc };
-        let y = activate::<T>(v, ACT as i32);
+        let y = activate_in_epilogue::<T>(v, activation);
         out.at(batch).store(y.to::<T>(), row, col);
     }
 

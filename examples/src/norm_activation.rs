@@ -15,7 +15,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::activation::{Activation, with_activation};
+use crate::activation::Activation;
 use crate::float::LibraryFloat;
 use crate::reference::Expected;
 use crate::shape::{Checks, row_stride};
@@ -31,23 +31,24 @@ pub const PIECE: usize = 8192;
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    use crate::activation::activate;
+    use crate::activation::{Activation, activate};
     use crate::float::LibraryFloat;
     use crate::welford::mean_and_variance;
 
     /// One program for each row of `n_cols` elements, in the smallest block declared that covers it; a cluster of blocks, of 4096 elements
     /// each, shares longer ones. It is RMSNorm where `subtract_mean` is 0. `beta` and `residual` may be empty, and are then not added.
     #[fuse_kernel(
-        T = [f32, f16, bf16], ACT = [0, 1, 2, 3, 4], BLOCK = n_cols in [256, 1024, 2048, 4096, 8192, 16384, 32768],
+        T = [f32, f16, bf16], BLOCK = n_cols in [256, 1024, 2048, 4096, 8192, 16384, 32768],
         num_warps = if BLOCK == 256 { 2 } else { (BLOCK / 512).min(8) },
         num_ctas = (BLOCK / 4096).max(1),
     )]
-    pub fn norm_activation<T: LibraryFloat, const ACT: usize, const BLOCK: usize>(
+    pub fn norm_activation<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
         residual: &[T],
         out: &mut [T],
+        activation: Activation,
         n_cols: i32,
         x_stride: i32,
         residual_stride: i32,
@@ -68,19 +69,20 @@ mod kernels {
         let gamma = tl::load(gamma + cols, mask).to::<f32>();
         let beta = tl::load(beta + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
         let residual = tl::load(residual + row * residual_stride + cols, mask & (add_residual != 0), 0.0);
-        let y = activate::<T>(centered * scale * gamma + beta, ACT as i32) + residual.to::<f32>();
+        let y = activate::<T>(centered * scale * gamma + beta, activation) + residual.to::<f32>();
         tl::store(out + row * out_stride + cols, y.to::<T>(), mask);
     }
 
     /// The same of rows longer than any tile: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
     /// mean of its elements, which stays 0 for RMSNorm, and the sum of their squared deviations from it.
-    #[fuse_kernel(T = [f32, f16, bf16], ACT = [0, 1, 2, 3, 4], BLOCK = [8192])]
-    pub fn norm_activation_long<T: LibraryFloat, const ACT: usize, const BLOCK: usize>(
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
+    pub fn norm_activation_long<T: LibraryFloat, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
         residual: &[T],
         out: &mut [T],
+        activation: Activation,
         n_cols: i32,
         x_stride: i32,
         residual_stride: i32,
@@ -112,7 +114,7 @@ mod kernels {
                 tl::load(residual + row * residual_stride + first + cols, mask & (add_residual != 0), 0.0);
             let gamma = tl::load(gamma + first + cols, mask).to::<f32>();
             let beta = tl::load(beta + first + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
-            let y = activate::<T>((x - mean) * scale * gamma + beta, ACT as i32) + residual.to::<f32>();
+            let y = activate::<T>((x - mean) * scale * gamma + beta, activation) + residual.to::<f32>();
             tl::store(out + row * out_stride + first + cols, y.to::<T>(), mask);
         }
     }
@@ -183,28 +185,23 @@ impl<'a, T: LibraryFloat> NormActivation<'a, T> {
         let [subtract_mean, add_residual] = [self.beta.is_some(), self.residual.is_some()].map(i32::from);
         let [x_stride, residual_stride, out_stride] = layouts.map(|layout| row_stride(layout, cols));
         let (x, residual, out) = (x.memory(), residual.memory(), out.into_memory());
-        with_activation!(checks, self.activation, [Identity, Relu, Gelu, GeluTanh, Silu], |ACT| {
-            let kernel = if cols > MAX_TILE {
-                norm_activation_long::<T, ACT, PIECE>
-            } else {
-                norm_activation::<T, ACT>
-            };
-            let call = kernel(
-                x,
-                gamma,
-                beta,
-                residual,
-                out,
-                cols as i32,
-                x_stride,
-                residual_stride,
-                out_stride,
-                eps,
-                subtract_mean,
-                add_residual,
-            );
-            call.grid(rows).launch(on)
-        })
+        let kernel = if cols > MAX_TILE { norm_activation_long::<T, PIECE> } else { norm_activation::<T> };
+        let call = kernel(
+            x,
+            gamma,
+            beta,
+            residual,
+            out,
+            self.activation,
+            cols as i32,
+            x_stride,
+            residual_stride,
+            out_stride,
+            eps,
+            subtract_mean,
+            add_residual,
+        );
+        call.grid(rows).launch(on)
     }
 }
 

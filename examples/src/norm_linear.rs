@@ -51,6 +51,7 @@ const CHECKS: Checks = Checks("norm_linear");
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::activation::activate_in_epilogue;
     use crate::float::{HalfFloat, LibraryFloat};
 
     /// Scales `N` columns of `weight` by `gamma`, one for each row, and writes their sums and `beta · weight + bias`. There may be
@@ -83,20 +84,6 @@ mod kernels {
         }
         tl::store(sums + cols, sum, cols < n);
         tl::store(constants + cols, constant, cols < n);
-    }
-
-    /// The activation of [`crate::activation`] with this index, or none.
-    #[fuse_fn]
-    fn activate<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
-        if act == 1 {
-            tl::relu(v)
-        } else if act == 2 {
-            tl::gelu::<T>(v)
-        } else if act == 4 {
-            tl::silu::<T>(v)
-        } else {
-            v
-        }
     }
 
     /// A program computes `M x N` elements in steps of `K`, with tiles in row-major order. Sums of squares are accumulated for each
@@ -157,7 +144,7 @@ mod kernels {
             }
             acc * tl::rsqrt(tl::sum(squares, 1) / count + eps).col()
         };
-        let y = activate::<T>(normalized + bias.load::<1, N>(0, col), act);
+        let y = activate_in_epilogue::<T>(normalized + bias.load::<1, N>(0, col), act);
         out.store(y.to::<T>(), row, col);
     }
 }
@@ -326,9 +313,7 @@ impl<'a, T: LibraryFloat> NormLinear<'a, T> {
     /// Those of [`NormLinear::launch`]; [`Form::Fused`] of `f32`, which has none.
     pub fn launch_as<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>, form: Form) -> Result<()> {
         let ([k, n], [rows, cols], activation) = (self.layer.extents, out.shape(), self.activation);
-        if !EPILOGUE.contains(&activation) {
-            return Err(activation.unsupported(CHECKS, &EPILOGUE));
-        }
+        activation.check(CHECKS, &EPILOGUE)?;
         CHECKS.extents("out", [rows, cols], [rows, n])?;
         CHECKS.extents("x", [self.x.len()], [rows * k])?;
         if rows * n == 0 {

@@ -24,7 +24,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::activation::{Activation, with_activation};
+use crate::activation::Activation;
 use crate::float::{ByWidth, HalfFloat, LibraryElement, LibraryFloat, QuantizedElement, SingleFloat};
 use crate::matmul::{Extents, Tile};
 use crate::matmul_heuristic::{Block, Config, Problem};
@@ -76,10 +76,7 @@ macro_rules! launch {
         $A:ty, $S:ty, $O:ty, $ROUND:literal, $SLICES:literal x $SLICED_K:literal
     ) => {{
         let QuantizedMultiplication { of, activation, config, out } = $launch;
-        let expected = [$(Activation::$Listed),*];
-        if !expected.contains(&activation) {
-            return Err(activation.unsupported(CHECKS, &expected));
-        }
+        activation.check(CHECKS, &[$(Activation::$Listed),*])?;
         let given = [of.a.batch(), of.b.batch()];
         let copies = copies_of($on, given, config.copies, given.map(|operand| is_column_major(&operand)))?;
         let [a, b] = copies.operands(given)?.map(|operand| operand.matrix(0));
@@ -105,16 +102,16 @@ macro_rules! launch {
                 .launch($on);
         }
         match config.block {
-            Block { tile: WIDE, k: BLOCK_K } => with_activation!(CHECKS, activation, [$($Listed),*], |ACT| {
-                let call =
-                    quantized_matmul::<$A, $S, $O, ACT, { WIDE.rows }, { WIDE.cols }, BLOCK_K, $ROUND>;
-                call(a, b, row_scales, col_scales, bias, out_scales, out).grid(programs).launch($on)
-            }),
-            Block { tile: LARGE, k: BLOCK_K } => with_activation!(CHECKS, activation, [$($Listed),*], |ACT| {
-                let call =
-                    quantized_matmul::<$A, $S, $O, ACT, { LARGE.rows }, { LARGE.cols }, BLOCK_K, $ROUND>;
-                call(a, b, row_scales, col_scales, bias, out_scales, out).grid(programs).launch($on)
-            }),
+            Block { tile: WIDE, k: BLOCK_K } => {
+                let call = quantized_matmul::<$A, $S, $O, { WIDE.rows }, { WIDE.cols }, BLOCK_K, $ROUND>;
+                let call = call(a, b, row_scales, col_scales, bias, out_scales, out, activation);
+                call.grid(programs).launch($on)
+            }
+            Block { tile: LARGE, k: BLOCK_K } => {
+                let call = quantized_matmul::<$A, $S, $O, { LARGE.rows }, { LARGE.cols }, BLOCK_K, $ROUND>;
+                let call = call(a, b, row_scales, col_scales, bias, out_scales, out, activation);
+                call.grid(programs).launch($on)
+            }
             Block { tile: SKINNY_N16, k: SKINNY_K } => {
                 let (a, b) = (sliced(a, $SLICES)?, sliced(b, $SLICES)?);
                 let call = quantized_warp_split_k::<

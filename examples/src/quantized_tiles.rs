@@ -6,6 +6,7 @@ use dsl_runtime::prelude::*;
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::activation::{Activation, activate_in_epilogue};
     use crate::float::LibraryElement;
 
     /// The accumulator of `M` rows of `a` and `N` of `b`, over K from `k_begin` to `k_end` in steps of `K`.
@@ -43,15 +44,7 @@ pub(crate) mod kernels {
         let shared_scale = col_scales.load::<1, 1>(0, 0);
         let scales = tl::select(col_scales.shape(1) == 1, shared_scale, col_scales.load::<1, N>(0, col));
         let v = tl::fma(scaled, scales, bias.load::<1, N>(0, col));
-        let y = if act == 1 {
-            tl::relu(v)
-        } else if act == 2 {
-            tl::gelu::<f16>(v)
-        } else if act == 4 {
-            tl::silu::<f16>(v)
-        } else {
-            v
-        };
+        let y = activate_in_epilogue::<f16>(v, act);
         if ROUND { tl::round_ties_even(y / out_scales.load::<M, 1>(row, 0)) } else { y }
     }
 
@@ -60,31 +53,30 @@ pub(crate) mod kernels {
     #[fuse_kernel(
         M = [128], N = [128, 192], K = [128], num_warps = 8,
         configs = [
-            { A: i8, S: i32, O: f16, ACT: 0, ROUND: false },
-            { A: i8, S: i32, O: f16, ACT: 1, ROUND: false },
-            { A: i8, S: i32, O: f16, ACT: 2, ROUND: false },
-            { A: i8, S: i32, O: f16, ACT: 4, ROUND: false },
-            { A: i8, S: i32, O: bf16, ACT: 0, ROUND: false },
-            { A: i8, S: i32, O: bf16, ACT: 1, ROUND: false },
-            { A: i8, S: i32, O: bf16, ACT: 2, ROUND: false },
-            { A: i8, S: i32, O: bf16, ACT: 4, ROUND: false },
-            { A: i8, S: i32, O: f32, ACT: 0, ROUND: false },
-            { A: i8, S: i32, O: i8, ACT: 0, ROUND: true },
-            { A: i8, S: i32, O: i8, ACT: 1, ROUND: true },
-            { A: i8, S: i32, O: i8, ACT: 2, ROUND: true },
-            { A: f8e4m3, S: f32, O: f16, ACT: 0, ROUND: false },
-            { A: f8e4m3, S: f32, O: f16, ACT: 2, ROUND: false },
-            { A: f8e4m3, S: f32, O: f16, ACT: 4, ROUND: false },
-            { A: f8e4m3, S: f32, O: bf16, ACT: 0, ROUND: false },
-            { A: f8e4m3, S: f32, O: bf16, ACT: 2, ROUND: false },
-            { A: f8e4m3, S: f32, O: bf16, ACT: 4, ROUND: false },
+            { A: i8, S: i32, O: f16, activation: Activation::Identity, ROUND: false },
+            { A: i8, S: i32, O: f16, activation: Activation::Relu, ROUND: false },
+            { A: i8, S: i32, O: f16, activation: Activation::Gelu, ROUND: false },
+            { A: i8, S: i32, O: f16, activation: Activation::Silu, ROUND: false },
+            { A: i8, S: i32, O: bf16, activation: Activation::Identity, ROUND: false },
+            { A: i8, S: i32, O: bf16, activation: Activation::Relu, ROUND: false },
+            { A: i8, S: i32, O: bf16, activation: Activation::Gelu, ROUND: false },
+            { A: i8, S: i32, O: bf16, activation: Activation::Silu, ROUND: false },
+            { A: i8, S: i32, O: f32, activation: Activation::Identity, ROUND: false },
+            { A: i8, S: i32, O: i8, activation: Activation::Identity, ROUND: true },
+            { A: i8, S: i32, O: i8, activation: Activation::Relu, ROUND: true },
+            { A: i8, S: i32, O: i8, activation: Activation::Gelu, ROUND: true },
+            { A: f8e4m3, S: f32, O: f16, activation: Activation::Identity, ROUND: false },
+            { A: f8e4m3, S: f32, O: f16, activation: Activation::Gelu, ROUND: false },
+            { A: f8e4m3, S: f32, O: f16, activation: Activation::Silu, ROUND: false },
+            { A: f8e4m3, S: f32, O: bf16, activation: Activation::Identity, ROUND: false },
+            { A: f8e4m3, S: f32, O: bf16, activation: Activation::Gelu, ROUND: false },
+            { A: f8e4m3, S: f32, O: bf16, activation: Activation::Silu, ROUND: false },
         ],
     )]
     pub fn quantized_matmul<
         A: Element,
         S: Element,
         O: LibraryElement,
-        const ACT: usize,
         const M: usize,
         const N: usize,
         const K: usize,
@@ -97,6 +89,7 @@ pub(crate) mod kernels {
         bias: &View<f32, 2>,
         out_scales: &View<f32, 2>,
         out: &mut View<O, 2>,
+        activation: Activation,
     ) {
         let grid_m = tl::cdiv(out.shape::<i32>(0), M);
         let grid_n = tl::cdiv(out.shape::<i32>(1), N);
@@ -109,7 +102,7 @@ pub(crate) mod kernels {
             col_scales,
             bias,
             out_scales,
-            ACT as i32,
+            activation,
             row,
             col,
         );

@@ -236,12 +236,14 @@ fn results_are_requantized() {
 
 /// The result of a kernel for integers, whose sums are exact: with a scale for each row and column and a bias.
 macro_rules! check_exact {
-    ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal] $(, $act:expr)?) => {
-        check_exact!($A, $whole, $kernel, [$M, $N], std::convert::identity, 1 $(, $act)?)
+    ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal], $act:expr) => {
+        check_exact!($A, $whole, $kernel, [$M, $N], std::convert::identity, 1, $act)
     };
     // `slice` cuts operands whose rows are a multiple of so many elements.
-    ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal], $slice:expr, $slices:literal $(, $act:expr)?) => {
-        for (m, k, n) in [(128, 128, 192), (130, 48, 400), (256, 272, 384), (1, 16, 8), (15, 528, 40), (127, 31, 191)] {
+    ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal], $slice:expr, $slices:literal, $act:expr) => {
+        for (m, k, n) in
+            [(128, 128, 192), (130, 48, 400), (256, 272, 384), (1, 16, 8), (15, 528, 40), (127, 31, 191)]
+        {
             if !usize::is_multiple_of(k, $slices) {
                 continue;
             }
@@ -271,7 +273,7 @@ macro_rules! check_exact {
                     added.view([1, n]).unwrap(),
                     added.view([0, 1]).unwrap(),
                     out.view_mut([m, n]).unwrap(),
-                    $($act,)?
+                    $act,
                 )
                 .grid(m.div_ceil($M) * n.div_ceil($N))
                 .launch(&device)
@@ -287,14 +289,16 @@ fn wide_tiles_are_exact_where_sums_are() {
     check_exact!(
         i8,
         |x| x as i8,
-        quantized_matmul::<i8, i32, bf16, { Activation::Identity as usize }, 128, 192, 128, false>,
-        [128, 192]
+        quantized_matmul::<i8, i32, bf16, 128, 192, 128, false>,
+        [128, 192],
+        Activation::Identity
     );
     check_exact!(
         f8e4m3,
         f8e4m3::from_f32,
-        quantized_matmul::<f8e4m3, f32, bf16, { Activation::Identity as usize }, 128, 192, 128, false>,
-        [128, 192]
+        quantized_matmul::<f8e4m3, f32, bf16, 128, 192, 128, false>,
+        [128, 192],
+        Activation::Identity
     );
 }
 

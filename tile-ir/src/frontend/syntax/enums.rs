@@ -23,9 +23,11 @@ impl Items {
 }
 
 impl Kernel {
-    /// Gives the kernel the items around it, and declares a constant for each parameter of an enum among them, with all values where the
-    /// attribute lists none.
+    /// Gives the kernel the items around it, and declares a constant before its others for each parameter of an enum among them,
+    /// with all values where the attribute lists none.
     pub fn set_items(&mut self, items: Rc<Items>) {
+        let is_const = |generic: &GenericParam| matches!(generic, GenericParam::Const { .. });
+        let mut first = self.generics.iter().position(is_const).unwrap_or(self.generics.len());
         for param in &mut self.params {
             let ParamType::Scalar(ty) = &param.ty else { continue };
             let values = items.enum_values(&ty.ident());
@@ -36,7 +38,8 @@ impl Kernel {
             let values = values.into_iter().map(VariantKind::Int);
             self.options.declare_default(&param.name, values, param.loc);
             let ty = ConstType::Integer(Ident::new("i64", param.name.span()));
-            self.generics.push(GenericParam::Const { name: param.name.clone(), ty });
+            self.generics.insert(first, GenericParam::Const { name: param.name.clone(), ty });
+            first += 1;
         }
         self.items = items;
     }
