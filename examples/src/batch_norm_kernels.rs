@@ -8,7 +8,7 @@ mod kernels {
 
     use crate::float::LibraryFloat;
 
-    use crate::welford::welford;
+    use crate::norms::welford;
 
     /// The lanes' means, the sums of squared deviations from them and the counts of elements, as one of each.
     #[fuse_fn]

@@ -73,7 +73,7 @@ pub fn group_norm_large<T: LibraryFloat, const RUN: usize, const ROWS: usize>(
     pixels: i32,
     eps: f32,
 ) {
-    use crate::welford::mean_and_variance;
+    use crate::norms::mean_and_variance;
 
     let group = tl::program_id(0);
     let rows = tl::arange(0, ROWS) * RUN;

@@ -85,7 +85,7 @@ pub fn layer_norm_backward_long<T: LibraryFloat, const BLOCK: usize>(
     n_cols: i32,
     eps: f32,
 ) {
-    use crate::welford::{mean_and_variance, welford};
+    use crate::norms::{mean_and_variance, welford};
 
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);

@@ -1,5 +1,6 @@
-//! Fused kernels to use as they are, and to copy from: each file has a kernel, a safe function that checks shapes and
-//! launches it, and the reference that its results are tested against.
+//! Fused kernels to use as they are, and to copy from: each operation has kernels, a safe function that checks shapes and launches them, and the
+//! reference that its results are tested against. Kernels that several operations share, and large ones, have files of their own. Which kernel to
+//! copy, and which line to change, is in the book's guide *Writing a kernel library*.
 //!
 //! | module | operation |
 //! | --- | --- |
@@ -34,7 +35,7 @@
 //! | [`recurrence`] | `h = a * h + b` along time, gated |
 //! | [`gating`], [`embedding`] | the experts of a token; rows of a table |
 //! | [`moe`], [`moe_kernels`], [`moe_reference`] | a mixture of experts in `i8`: tokens grouped by expert, gated and weighted, in five launches; its kernels; its reference |
-//! | [`mainloop`], [`query_tile`], [`online_softmax`](mod@online_softmax), [`welford`](mod@welford) | functions for kernels of any crate: the loops of matmul and attention over tiles; masks of attention; the softmax of blocks of scores; means and variances of pieces of rows |
+//! | [`mainloop`], [`query_tile`], [`online_softmax`](mod@online_softmax), [`norms`] | functions for kernels of any crate: the loops of matmul and attention over tiles; masks of attention; the softmax of blocks of scores; norms of rows |
 //!
 //! Kernels are compiled when the library is built, by the family: each is a feature, and all are on by default. With
 //! `default-features = false` cargo builds the families that are named, and those that their functions call. [`activation`],
@@ -177,6 +178,7 @@ pub mod norm_activation;
 pub mod norm_kernels;
 #[cfg(feature = "layers")]
 pub mod norm_linear;
+pub mod norms;
 pub mod online_softmax;
 #[cfg(feature = "rope")]
 pub mod packed_qkv;
@@ -209,7 +211,6 @@ mod shape;
 pub mod softmax;
 #[cfg(feature = "matmul")]
 pub mod split_matmul;
-pub mod welford;
 
 use dsl_runtime::kernel::Kernel;
 

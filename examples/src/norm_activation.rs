@@ -33,7 +33,19 @@ mod kernels {
 
     use crate::activation::{Activation, activate};
     use crate::float::LibraryFloat;
-    use crate::welford::mean_and_variance;
+    use crate::norms::mean_and_variance;
+
+    /// What follows the norm: `gamma` and `beta`, the activation, and the residual behind it.
+    #[fuse_fn]
+    fn epilogue<T: Float>(
+        normalized: Tile<f32>,
+        gamma: Tile<f32>,
+        beta: Tile<f32>,
+        residual: Tile<T>,
+        activation: Activation,
+    ) -> Tile<f32> {
+        activate::<T>(normalized * gamma + beta, activation) + residual.to::<f32>()
+    }
 
     /// One program for each row of `n_cols` elements, in the smallest block declared that covers it; a cluster of blocks, of 4096 elements
     /// each, shares longer ones. It is RMSNorm where `subtract_mean` is 0. `beta` and `residual` may be empty, and are then not added.
@@ -69,7 +81,7 @@ mod kernels {
         let gamma = tl::load(gamma + cols, mask).to::<f32>();
         let beta = tl::load(beta + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
         let residual = tl::load(residual + row * residual_stride + cols, mask & (add_residual != 0), 0.0);
-        let y = activate::<T>(centered * scale * gamma + beta, activation) + residual.to::<f32>();
+        let y = epilogue::<T>(centered * scale, gamma, beta, residual, activation);
         tl::store(out + row * out_stride + cols, y.to::<T>(), mask);
     }
 
@@ -114,7 +126,7 @@ mod kernels {
                 tl::load(residual + row * residual_stride + first + cols, mask & (add_residual != 0), 0.0);
             let gamma = tl::load(gamma + first + cols, mask).to::<f32>();
             let beta = tl::load(beta + first + cols, mask & (subtract_mean != 0), 0.0).to::<f32>();
-            let y = activate::<T>((x - mean) * scale * gamma + beta, activation) + residual.to::<f32>();
+            let y = epilogue::<T>((x - mean) * scale, gamma, beta, residual, activation);
             tl::store(out + row * out_stride + first + cols, y.to::<T>(), mask);
         }
     }

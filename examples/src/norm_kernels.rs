@@ -30,29 +30,12 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::float::LibraryFloat;
-    use crate::welford::{center, mean_and_variance, row_sums, welford};
+    use crate::norms::{center, mean_and_variance, normalize, welford};
 
-    /// The norm of each row of `x`: of one row, `[N]`, where `AXIS` is 0, or of the rows of a matrix, where it is 1. `cols` is the index of
-    /// each column, of the shape of a row. Past the end of a row `x` is 0.
+    /// What is normalized, and written to the residual.
     #[fuse_fn]
-    fn normalize<T: Float, const AXIS: usize>(
-        x: Tile<f32>,
-        gamma: &[T],
-        beta: Option<&[T]>,
-        cols: Tile<i32>,
-        n_cols: i32,
-        eps: f32,
-    ) -> Tile<f32> {
-        let mask = cols < n_cols;
-        if let Some(beta) = beta {
-            let (centered, _, var) = center::<AXIS>(x, mask, n_cols);
-            let gamma = tl::load(gamma + cols, mask).to::<f32>();
-            let beta = tl::load(beta + cols, mask).to::<f32>();
-            centered * tl::rsqrt(var + eps) * gamma + beta
-        } else {
-            let gamma = tl::load(gamma + cols, mask).to::<f32>();
-            x * tl::rsqrt(row_sums::<AXIS>(x * x) / n_cols as f32 + eps) * gamma
-        }
+    fn residual_sum<T: Float>(x: Tile<T>, residual: Tile<T>) -> Tile<T> {
+        x + residual
     }
 
     /// The norm of a program's row.
@@ -189,7 +172,8 @@ mod kernels {
         let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
         let mask = cols < n_cols;
         let residual = residual + row * out_stride + cols;
-        let sum = tl::load(x + row * x_stride + cols, mask, 0.0) + tl::load(residual, mask, 0.0);
+        let x = tl::load(x + row * x_stride + cols, mask, 0.0);
+        let sum = residual_sum::<T>(x, tl::load(residual, mask, 0.0));
         // Not behind the sums over the row, which its loads would wait for.
         let gamma = tl::load(gamma + cols, mask).to::<f32>();
         tl::store(residual, sum, mask);
@@ -230,7 +214,7 @@ mod kernels {
             let x = tl::load(x + row * x_stride + first + cols, mask, 0.0);
             let x = if let Some(residual) = residual {
                 let residual = residual + row * out_stride + first + cols;
-                let sum = x + tl::load(residual, mask, 0.0);
+                let sum = residual_sum::<T>(x, tl::load(residual, mask, 0.0));
                 tl::store(residual, sum, mask);
                 sum.to::<f32>()
             } else {

@@ -55,7 +55,7 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::float::{HalfFloat, QuantizedElement};
-    use crate::welford::{center, row_sums};
+    use crate::norms::{center, row_sums};
 
     /// Returns `y * quant_max / abs_max`, for any `abs_max`. Where `NORM` is 0 the elements are 16-bit floats, and a quotient that is
     /// halfway between two results is exact: it is corrected by its remainder.

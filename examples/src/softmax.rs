@@ -36,7 +36,7 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::float::LibraryFloat;
-    use crate::welford::row_sums;
+    use crate::norms::row_sums;
 
     /// The softmax of each row of `x`, `[N]` where `AXIS` is 0, `[M, N]` where it is 1. Past the end of a row `mask` is false.
     #[fuse_fn]

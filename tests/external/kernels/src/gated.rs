@@ -15,6 +15,7 @@ pub mod epilogues {
     }
 }
 
+// ANCHOR: kernel
 /// `out = squared_relu(a * b) * gate`: `a` is `[m, k]`, `b` is `[k, n]`, `gate` has `m` elements.
 #[fuse_kernel(T = [f32, f16], M = [32], N = [32], K = [32])]
 pub fn gated_matmul<T: Float, const M: usize, const N: usize, const K: usize>(
@@ -33,6 +34,7 @@ pub fn gated_matmul<T: Float, const M: usize, const N: usize, const K: usize>(
     let scale = tl::load(gate + rows, rows < out.shape::<i32>(0));
     out.store((squared_relu(acc) * scale.col()).to::<T>(), row, col);
 }
+// ANCHOR_END: kernel
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,6 @@
-//! Attention with a score function and a matmul with an epilogue that the library does not have, on its loops.
+//! Kernels that the library does not have, made of its functions: attention with another score, a matmul with another epilogue, a norm with a
+//! scaled residual.
 
 pub mod attention;
 pub mod gated;
+pub mod norm;

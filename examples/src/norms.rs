@@ -1,9 +1,10 @@
-//! Means and variances of rows, in one tile or in pieces: functions for kernels of any crate.
+//! Norms of rows, and their means and variances, in one tile or in pieces: functions for kernels of any crate.
 //!
 //! Of a row in pieces, each lane of a tile keeps the mean of its own elements and the sum of their squared deviations from it, so that no digits cancel, as they
 //! do in the difference of a sum of squares and the square of a sum.
 //!
-//! **Source.** Welford, *Note on a method for calculating corrected sums of squares and products*, 1962; the lanes are combined as in Chan,
+//! **Source.** Ba, Kiros, Hinton, *Layer Normalization*, 2016, arXiv:1607.06450; Zhang, Sennrich, *Root Mean Square Layer Normalization*, 2019,
+//! arXiv:1910.07467; Welford, *Note on a method for calculating corrected sums of squares and products*, 1962; the lanes are combined as in Chan,
 //! Golub, LeVeque, *Updating formulae and a pairwise algorithm for computing sample variances*, 1979.
 
 use dsl_runtime::prelude::*;
@@ -29,6 +30,29 @@ mod functions {
         let mean = row_sums::<AXIS>(x) / n_cols as f32;
         let centered = tl::select(mask, x - mean, 0.0);
         (centered, mean, row_sums::<AXIS>(centered * centered) / n_cols as f32)
+    }
+
+    /// LayerNorm of each row of `x` where there is a `beta`, else RMSNorm: of one row, `[N]`, where `AXIS` is 0, or of the rows of a matrix, where
+    /// it is 1. `cols` is the index of each column, of the shape of a row, which has `n_cols` elements. Past its end `x` is 0.
+    #[fuse_fn]
+    pub fn normalize<T: Float, const AXIS: usize>(
+        x: Tile<f32>,
+        gamma: &[T],
+        beta: Option<&[T]>,
+        cols: Tile<i32>,
+        n_cols: i32,
+        eps: f32,
+    ) -> Tile<f32> {
+        let mask = cols < n_cols;
+        if let Some(beta) = beta {
+            let (centered, _, var) = center::<AXIS>(x, mask, n_cols);
+            let gamma = tl::load(gamma + cols, mask).to::<f32>();
+            let beta = tl::load(beta + cols, mask).to::<f32>();
+            centered * tl::rsqrt(var + eps) * gamma + beta
+        } else {
+            let gamma = tl::load(gamma + cols, mask).to::<f32>();
+            x * tl::rsqrt(row_sums::<AXIS>(x * x) / n_cols as f32 + eps) * gamma
+        }
     }
 
     /// The next means and sums of squared deviations of lanes, once each has taken its element of `x` where `mask` is true. It is the
@@ -61,4 +85,4 @@ mod functions {
     }
 }
 
-pub use functions::{center, mean_and_variance, row_sums, welford};
+pub use functions::{center, mean_and_variance, normalize, row_sums, welford};
