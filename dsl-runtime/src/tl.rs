@@ -78,37 +78,36 @@
 //! mod bias {
 //!     use dsl_runtime::prelude::*;
 //!
+//!     #[derive(Clone, Copy)]
 //!     pub enum Activation {
 //!         Relu,
 //!         Gelu,
 //!     }
 //!
 //!     #[fuse_fn]
-//!     fn activate<T: Float, const ACT: u32>(x: Tile<T>) -> Tile<T> {
-//!         match ACT {
+//!     fn activate<T: Float>(x: Tile<T>, activation: Activation) -> Tile<T> {
+//!         match activation {
 //!             Activation::Relu => tl::relu(x),
 //!             Activation::Gelu => tl::gelu(x),
-//!             _ => x,
 //!         }
 //!     }
 //!
-//!     #[fuse_kernel(T = [f32], ACT = [Activation::Relu, Activation::Gelu])]
-//!     pub fn add<T: Float, const ACT: u32>(x: &[T], bias: &[T], out: &mut [T], n: i32) {
+//!     #[fuse_kernel(T = [f32])]
+//!     pub fn add<T: Float>(x: &[T], bias: &[T], out: &mut [T], activation: Activation, n: i32) {
 //!         let row = tl::program_id(0);
 //!         let columns = tl::arange(0, 64);
 //!         if row >= n {
 //!             return;
 //!         }
 //!         let sum = tl::load(x + row * 64 + columns) + tl::load(bias + columns);
-//!         tl::store(out + row * 64 + columns, activate::<T, ACT>(sum));
+//!         tl::store(out + row * 64 + columns, activate(sum, activation));
 //!     }
 //! }
 //!
-//! let call = bias::add::<f32, { bias::Activation::Gelu as u32 }>;
 //! # let device = Device::cpu();
 //! # let (x, bias) = (device.upload(&[1.0f32; 64])?, device.upload(&[0.0f32; 64])?);
 //! # let mut out = device.zeros::<f32>(64)?;
-//! # call(&x, &bias, &mut out, 1).grid(1).launch(&device)?;
+//! bias::add(&x, &bias, &mut out, bias::Activation::Gelu, 1).grid(1).launch(&device)?;
 //! # assert!((out.download()?[0] - 0.8413447).abs() < 1e-6);
 //! # Ok::<(), dsl_runtime::Error>(())
 //! ```
@@ -121,6 +120,9 @@
 //! - **Parameters** are `Tile<T>`, a tile of any shape or a scalar; `Tile`, the same of any element type; `f32` or `T`, a scalar;
 //!   `usize`, an integer known at build; `&[T]` and `&mut [T]`, a slice or pointers into one; `&View<T, 2>` and `&mut View<T, 2>`; `impl Fn(..) -> ..`, a function or
 //!   closure; and tuples of these. Arguments that are constants stay constants.
+//! - **Enums** without fields may be the type of a parameter, of a kernel too. Its value is known at build: a kernel has a variant for each, or for
+//!   those that its attribute lists, `activation = [Activation::Relu]`, and the argument of a call chooses one. A `match` with an arm for each
+//!   value needs no `_`.
 //! - **Generics** follow from the arguments or stand in the call, all of them or none: `f::<_, 64>(x)`.
 //! - **Structs** of tiles, scalars and such structs are marked `#[fuse_struct]` in a `#[fuse_module]`, with methods in an `impl`: `self` and `&self` read
 //!   one, `&mut self` changes the variable. They have no generics; a field of type `Tile` takes any element type.

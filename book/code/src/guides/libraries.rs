@@ -78,6 +78,38 @@ mod kernels {
 
 pub use kernels::{rms_norm, rms_norm_silu};
 
+// ANCHOR: enum
+#[fuse_module]
+mod reductions {
+    use dsl_runtime::prelude::*;
+
+    /// What becomes of a row.
+    #[derive(Clone, Copy)]
+    pub enum Reduction {
+        Sum,
+        Maximum,
+    }
+
+    /// A number for each row of `x`, which is `[rows, n]`.
+    #[fuse_kernel(BLOCK = n in [128, 1024])]
+    pub fn reduced_rows<const BLOCK: usize>(x: &[f32], out: &mut [f32], reduction: Reduction, n: i32) {
+        let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+        let neutral = match reduction {
+            Reduction::Sum => 0.0,
+            Reduction::Maximum => f32::NEG_INFINITY,
+        };
+        let x = tl::load(x + row * n + cols, cols < n, neutral);
+        let reduced = match reduction {
+            Reduction::Sum => tl::sum(x, 0),
+            Reduction::Maximum => tl::max(x, 0),
+        };
+        tl::store(out + row, reduced);
+    }
+}
+// ANCHOR_END: enum
+
+pub use reductions::{Reduction, reduced_rows};
+
 // ANCHOR: body
 /// The sum of squares of a piece of a row.
 #[fuse_kernel]

@@ -5,7 +5,7 @@ use dsl_runtime::prelude::*;
 use expect_test::expect_file;
 use fuse_book::attention::attention;
 use fuse_book::guides::debugging::{doubled, factorial, log_of_sums, smooth};
-use fuse_book::guides::libraries::{rms_norm, rms_norm_silu, sum_of_squares};
+use fuse_book::guides::libraries::{Reduction, reduced_rows, rms_norm, rms_norm_silu, sum_of_squares};
 use fuse_book::guides::masks::{gather, shift};
 use fuse_book::guides::tiles::center_rows;
 use fuse_book::guides::tuning::{add_bias, double, double_by, increment};
@@ -64,6 +64,26 @@ fn kernels_of_a_library() {
         sum_of_squares(&device_x, &mut sum).grid(1).launch(&device).unwrap();
         let wanted: f32 = x[..256].iter().map(|x| x * x).sum();
         assert!((sum.download().unwrap()[0] - wanted).abs() <= 256.0 * f32::EPSILON * wanted, "{device}");
+    }
+}
+
+#[test]
+fn rows_are_reduced_as_a_call_says() {
+    let _alone = alone();
+    let x: Vec<f32> = (0..3 * 300).map(|i| (i * 7919 % 1000) as f32).collect();
+    for device in devices() {
+        let device_x = device.upload(&x).unwrap();
+        let mut out = device.zeros::<f32>(3).unwrap();
+        // Sums of whole numbers are exact.
+        let of = |reduction: Reduction, row: &[f32]| match reduction {
+            Reduction::Sum => row.iter().sum::<f32>(),
+            Reduction::Maximum => row.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+        };
+        for reduction in [Reduction::Sum, Reduction::Maximum] {
+            reduced_rows(&device_x, &mut out, reduction, 300).grid(3).launch(&device).unwrap();
+            let wanted: Vec<f32> = x.chunks(300).map(|row| of(reduction, row)).collect();
+            assert_eq!(out.download().unwrap(), wanted, "{device}");
+        }
     }
 }
 
