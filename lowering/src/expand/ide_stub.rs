@@ -7,12 +7,14 @@
 //! tiles has the type `bool`. Not every body would type-check as Rust, so rustc never sees it; it gets [`imports`]
 //! instead.
 
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Delimiter, Group, Ident, Spacing, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
 use tile_ir::frontend::syntax::{
-    ConstItem, FnSource, GenericParam, Kernel, LANGUAGE_TYPES, Pattern, ValueType,
+    ConstItem, FnItem, FnSource, GenericParam, Kernel, LANGUAGE_TYPES, Pattern, StructItem, TypeName,
+    ValueType,
 };
 use tile_ir::ops::{self, Intrinsic};
+use tile_ir::support::dtype::DType;
 
 /// The kernel's body as code that a language server can resolve.
 pub fn function(kernel: &Kernel) -> TokenStream {
@@ -29,13 +31,22 @@ pub fn function(kernel: &Kernel) -> TokenStream {
 
 /// A function that kernels call, for a language server: a stub by its name, which takes whatever tiles and scalars a call
 /// has, and its body as written.
-pub(super) fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
+pub(super) fn module_function(function: &FnItem) -> TokenStream {
     let (visibility, source) = (&function.visibility, &function.source);
     let (generics, inputs, output) =
         (&source.generics, complete(source.inputs.clone()), complete(source.output.clone()));
     let body = complete(source.body.clone());
-    let stub = stub(function);
+    let is_element = |name: &TypeName| {
+        let is_generic = || function.generics.iter().any(|generic| *generic.name() == name.ident());
+        DType::parse(&name.name).is_some() || is_generic()
+    };
+    let stub = stub(function, &|name| match is_element(name) {
+        true => tile(),
+        false => name.ident().into_token_stream(),
+    });
+    let documentation = documentation(function);
     quote! {
+        #documentation
         #[allow(warnings, clippy::all)]
         #visibility #stub
 
@@ -47,17 +58,67 @@ pub(super) fn module_function(function: &tile_ir::frontend::syntax::FnItem) -> T
 }
 
 /// A struct of values and its functions, for a language server: as written, with the stubs' tile.
-pub(super) fn module_struct(item: &tile_ir::frontend::syntax::StructItem) -> TokenStream {
+pub(super) fn module_struct(item: &StructItem) -> TokenStream {
     let (visibility, text) = (&item.visibility, complete(item.text.clone()));
     let mut items = syn::parse2::<syn::File>(text).map(|file| file.items).unwrap_or_default();
     if let Some(syn::Item::Struct(own)) = items.first_mut() {
         own.vis = visibility.clone();
+        own.attrs = item.documentation.clone();
     }
     quote! { #(#[allow(warnings, clippy::all)] #items)* }
 }
 
-/// A function that takes whatever tiles and scalars a call has, under the name of one that kernels call.
-pub(super) fn stub(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
+/// The signature of a function that kernels call as it was written, and its documentation.
+pub(super) fn documentation(function: &FnItem) -> TokenStream {
+    let FnItem { name, documentation, source, .. } = function;
+    let [generics, inputs, output] =
+        [&source.generics, &source.inputs, &source.output].map(|tokens| spaced(tokens.clone()));
+    let inputs = inputs.trim_end_matches(", ");
+    let text = format!("```text\nfn {name}{generics}({inputs}){output}\n```\n");
+    quote! {
+        #[doc = #text]
+        #(#documentation)*
+    }
+}
+
+/// Parameters and types with the spaces that rustfmt puts between tokens. A language server's tokens have no positions.
+fn spaced(tokens: TokenStream) -> String {
+    let mut text = String::new();
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => {
+                let inner = spaced(group.stream());
+                let inner = inner.trim_end();
+                text += &match group.delimiter() {
+                    Delimiter::Parenthesis => format!("({inner})"),
+                    Delimiter::Brace => format!("{{{inner}}}"),
+                    Delimiter::Bracket => format!("[{inner}]"),
+                    Delimiter::None => inner.to_string(),
+                };
+            }
+            TokenTree::Punct(punct) => match punct.as_char() {
+                ':' if punct.spacing() == Spacing::Joint || text.ends_with(':') => text.push(':'),
+                '-' => text += " -",
+                '>' if text.ends_with(" -") => text += "> ",
+                '>' => text.replace_range(text.trim_end_matches(", ").len().., ">"),
+                separator @ (',' | ':' | ';') => text.extend([separator, ' ']),
+                operator @ ('+' | '=') => text.extend([' ', operator, ' ']),
+                other => text.push(other),
+            },
+            word @ (TokenTree::Ident(_) | TokenTree::Literal(_)) => {
+                if text.ends_with(|last: char| last == '_' || last.is_alphanumeric()) {
+                    text.push(' ');
+                }
+                text += &word.to_string();
+            }
+        }
+    }
+    text
+}
+
+/// A function that takes whatever tiles and scalars a call has, under the name of one that kernels call. `named` gives the type of a result
+/// that was written as a name.
+pub(super) fn stub(function: &FnItem, named: &dyn Fn(&TypeName) -> TokenStream) -> TokenStream {
     let (name, generics) = (&function.name, &function.source.generics);
     let params = function.params.iter().enumerate().map(|(i, param)| {
         let name = match &param.pattern {
@@ -72,7 +133,7 @@ pub(super) fn stub(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream 
         }
     });
     let result = function.result.as_ref().map(|ty| {
-        let ty = stub_type(ty);
+        let ty = stub_type(ty, named);
         quote! { -> #ty }
     });
     quote! {
@@ -83,15 +144,21 @@ pub(super) fn stub(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream 
 }
 
 /// The type that a stub has in the place of one.
-fn stub_type(ty: &ValueType) -> TokenStream {
+fn stub_type(ty: &ValueType, named: &dyn Fn(&TypeName) -> TokenStream) -> TokenStream {
     match ty {
         ValueType::Tuple { parts, .. } => {
-            let parts = parts.iter().map(stub_type);
+            let parts = parts.iter().map(|part| stub_type(part, named));
             quote! { (#(#parts),*) }
         }
         ValueType::Constant(_) => quote! { usize },
-        _ => quote! { ::dsl_runtime::tl::Tile },
+        ValueType::Scalar(name) => named(name),
+        _ => tile(),
     }
+}
+
+/// The stubs' type of tiles and scalars.
+pub(super) fn tile() -> TokenStream {
+    quote! { ::dsl_runtime::tl::Tile }
 }
 
 /// The function's outline, which nothing calls, for the lints of its variables. It is in a module of its own, where no
@@ -113,7 +180,7 @@ pub(super) fn outline(source: &FnSource) -> TokenStream {
 }
 
 /// As [`imports`], for a function that kernels call.
-pub(super) fn function_imports(function: &tile_ir::frontend::syntax::FnItem) -> TokenStream {
+pub(super) fn function_imports(function: &FnItem) -> TokenStream {
     let source = &function.source;
     let texts = [&source.generics, &source.inputs, &source.output, &source.body];
     mentioned(texts, &function.generics)

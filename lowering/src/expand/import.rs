@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::configure::MarkedItem;
 use super::data::place_of;
+use super::ide_stub;
 use crate::driver::options::BuildOptions;
 
 /// An attribute's item whose expansion waits for texts of other modules.
@@ -97,18 +98,16 @@ fn unique_name(name: &Ident, place: &str) -> Ident {
 
 /// A function for rustdoc, which shows it as it was written.
 pub(super) fn documented(function: &FnItem) -> TokenStream {
-    let FnItem { name, visibility, documentation, source, .. } = function;
+    let visibility = &function.visibility;
     if matches!(visibility, syn::Visibility::Inherited) {
         return TokenStream::new();
     }
-    let stub = super::ide_stub::stub(function);
-    let [generics, inputs, output] =
-        [&source.generics, &source.inputs, &source.output].map(|tokens| source_text(tokens.clone()));
-    let text = format!("```text\nfn {name}{generics}({inputs}) {output}\n```\n");
+    // A struct of another crate has no name here: rustdoc's `cfg(doc)` holds for the crate that it documents alone.
+    let (documentation, stub) =
+        (ide_stub::documentation(function), ide_stub::stub(function, &|_| ide_stub::tile()));
     quote! {
         #[cfg(doc)]
-        #[doc = #text]
-        #(#documentation)*
+        #documentation
         #visibility #stub
     }
 }

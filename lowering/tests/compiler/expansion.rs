@@ -76,7 +76,7 @@ fn what_stays_of_a_module() {
     .assert_eq(&text(Effort::Check, true));
     expect![[r#"
         use super :: * ;
-        # [allow (warnings , clippy :: all)] fn f (x : impl :: dsl_runtime :: tl :: Operand) -> :: dsl_runti
+        # [doc = "```text\nfn f(x: Tile<f32>) -> Tile<f32>\n```\n"] # [allow (warnings , clippy :: all)] fn
         # [allow (warnings , clippy :: all)] const _ : () = { fn body (x : Tile) -> Tile { x } } ;
         const N : usize = 4 ;
         # [cfg (test)] # [allow (clippy :: too_many_arguments , non_snake_case)] pub fn k < 'fuse , > (out :
