@@ -180,8 +180,8 @@ class Recurrence(Entry):
 
     def launches(self, case, args):
         return [Launch("recurrence", [NAMES[case[3]]],
-                       lambda first, width, steps: not first and width == self.width(case),
-                       lambda first, width, steps: (case[0], cdiv(case[2], width)))]
+                       lambda width, steps, first: not first and width == self.width(case),
+                       lambda width, steps, first: (case[0], cdiv(case[2], width)))]
 
     def exact(self, args):
         a, b, gate = (args[name].double() for name in self.inputs)

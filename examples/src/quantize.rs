@@ -39,17 +39,6 @@ const FEW_ROWS: usize = 3;
 /// The elements of a row that a program of [`dequantize_add`] handles.
 const BLOCK: usize = 4096;
 
-/// What is quantized; its discriminant is the constant `NORM` of kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum QuantizedNorm {
-    /// The row itself.
-    Plain = 0,
-    /// `x / sqrt(mean(x^2) + eps) * gamma`
-    Rms = 1,
-    /// `(x - mean(x)) / sqrt(var(x) + eps) * gamma + beta`
-    Layer = 2,
-}
-
 #[fuse_module]
 mod kernels {
     use dsl_runtime::prelude::*;
@@ -57,10 +46,21 @@ mod kernels {
     use crate::float::{HalfFloat, QuantizedElement};
     use crate::norms::{center, row_sums};
 
-    /// Returns `y * quant_max / abs_max`, for any `abs_max`. Where `NORM` is 0 the elements are 16-bit floats, and a quotient that is
+    /// What is quantized of a row.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum QuantizedNorm {
+        /// The row itself.
+        Plain,
+        /// `x / sqrt(mean(x^2) + eps) * gamma`
+        Rms,
+        /// `(x - mean(x)) / sqrt(var(x) + eps) * gamma + beta`
+        Layer,
+    }
+
+    /// Returns `y * quant_max / abs_max`, for any `abs_max`. Without a norm the elements are 16-bit floats, and a quotient that is
     /// halfway between two results is exact: it is corrected by its remainder.
     #[fuse_fn]
-    fn quotients<const NORM: usize>(y: Tile<f32>, abs_max: Tile<f32>, quant_max: f32) -> Tile<f32> {
+    fn quotients(y: Tile<f32>, abs_max: Tile<f32>, quant_max: f32, norm: QuantizedNorm) -> Tile<f32> {
         // Powers of two keep the reciprocal and products within range.
         let balance =
             tl::select(abs_max < 1e-18, 1.2676506e30, tl::select(abs_max > 1e18, 7.888609e-31, 1.0));
@@ -68,7 +68,10 @@ mod kernels {
         let inverse = tl::select(abs_max == 0.0, 0.0, 1.0 / divisor);
         let dividend = y * (quant_max * balance);
         let q = dividend * inverse;
-        if NORM == 0 { tl::fma(tl::fma(-q, divisor, dividend), inverse, q) } else { q }
+        match norm {
+            QuantizedNorm::Plain => tl::fma(tl::fma(-q, divisor, dividend), inverse, q),
+            _ => q,
+        }
     }
 
     /// Returns `abs_max / quant_max`, correctly rounded: the quotient in `f64` is rounded once more without an error.
@@ -77,49 +80,54 @@ mod kernels {
         (abs_max.to::<f64>() / quant_max.to::<f64>()).to::<f32>()
     }
 
-    /// What is quantized of the rows of `x`, `[N]` where `AXIS` is 0, `[M, N]` where it is 1: `NORM` says which norm. `cols` is the index of
+    /// What is quantized of the rows of `x`, `[N]` where `AXIS` is 0, `[M, N]` where it is 1. `cols` is the index of
     /// each column. Past the end of a row `x` is 0.
     #[fuse_fn]
-    fn norm_of<T: Float, const NORM: usize, const AXIS: usize, const BLOCK: usize>(
+    fn norm_of<T: Float, const AXIS: usize, const BLOCK: usize>(
         x: Tile<f32>,
         gamma: &[T],
         beta: &[T],
+        norm: QuantizedNorm,
         cols: Tile<i32>,
         n_cols: i32,
         eps: f32,
     ) -> Tile<f32> {
         let mask = cols < n_cols;
-        if NORM == 0 {
-            x
-        } else if NORM == 1 {
-            let scale = tl::rsqrt(row_sums::<AXIS>(x * x) / n_cols as f32 + eps);
-            x * scale * tl::load(gamma + cols, mask).to::<f32>()
-        } else {
-            let (_, mean, var) = center::<AXIS>(x, mask, n_cols);
-            let scale = tl::rsqrt(var + eps);
-            // With many elements to a thread, one fma to shift and scale takes fewer registers.
-            let x_hat = if BLOCK >= 12288 { tl::fma(x, scale, -mean * scale) } else { (x - mean) * scale };
-            let gamma = tl::load(gamma + cols, mask).to::<f32>();
-            x_hat * gamma + tl::load(beta + cols, mask).to::<f32>()
+        match norm {
+            QuantizedNorm::Plain => x,
+            QuantizedNorm::Rms => {
+                let scale = tl::rsqrt(row_sums::<AXIS>(x * x) / n_cols as f32 + eps);
+                x * scale * tl::load(gamma + cols, mask).to::<f32>()
+            }
+            QuantizedNorm::Layer => {
+                let (_, mean, var) = center::<AXIS>(x, mask, n_cols);
+                let scale = tl::rsqrt(var + eps);
+                // With many elements to a thread, one fma to shift and scale takes fewer registers.
+                let x_hat =
+                    if BLOCK >= 12288 { tl::fma(x, scale, -mean * scale) } else { (x - mean) * scale };
+                let gamma = tl::load(gamma + cols, mask).to::<f32>();
+                x_hat * gamma + tl::load(beta + cols, mask).to::<f32>()
+            }
         }
     }
 
     /// Quantizes a row, or its norm, and gives its scale. `ROUND` says whether `Q` holds integers.
     #[fuse_fn]
-    fn quantize_row<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
+    fn quantize_row<T: Float, Q: Element, const ROUND: bool, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
         out: &mut [Q],
+        norm: QuantizedNorm,
         n_cols: i32,
         eps: f32,
     ) -> f32 {
         let cols = tl::arange(0, BLOCK);
         let x = tl::load(x + cols, cols < n_cols, 0.0).to::<f32>();
-        let y = norm_of::<T, NORM, 0, BLOCK>(x, gamma, beta, cols, n_cols, eps);
+        let y = norm_of::<T, 0, BLOCK>(x, gamma, beta, norm, cols, n_cols, eps);
         let abs_max = tl::max(tl::abs(y), 0);
         let quant_max = if ROUND { 127.0 } else { 448.0 };
-        let q = quotients::<NORM>(y, abs_max, quant_max);
+        let q = quotients(y, abs_max, quant_max, norm);
         let q = if ROUND { tl::round_ties_even(q) } else { q };
         tl::store(out + cols, q.to::<Q>(), cols < n_cols);
         scale_of(abs_max, quant_max)
@@ -128,20 +136,15 @@ mod kernels {
     /// As [`quantize()`], a program for eight short rows in the smallest tile declared whose rows cover them.
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
-        T = [f16, bf16], NORM = [0, 1, 2], COLS = n_cols in [256, 512], num_warps = 4,
+        T = [f16, bf16], COLS = n_cols in [256, 512], num_warps = 4,
     )]
-    pub fn quantize_short<
-        T: HalfFloat,
-        Q: QuantizedElement,
-        const ROUND: bool,
-        const NORM: usize,
-        const COLS: usize,
-    >(
+    pub fn quantize_short<T: HalfFloat, Q: QuantizedElement, const ROUND: bool, const COLS: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
         out: &mut [Q],
         scales: &mut [f32],
+        norm: QuantizedNorm,
         n_rows: i32,
         n_cols: i32,
         eps: f32,
@@ -150,67 +153,56 @@ mod kernels {
         let mask = (rows < n_rows).col() & (cols < n_cols).row();
         let offsets = (rows * n_cols).col() + cols.row();
         let x = tl::load(x + offsets, mask, 0.0).to::<f32>();
-        let y = norm_of::<T, NORM, 1, COLS>(x, gamma, beta, cols.row(), n_cols, eps);
+        let y = norm_of::<T, 1, COLS>(x, gamma, beta, norm, cols.row(), n_cols, eps);
         let abs_max = tl::max(tl::abs(y), 1);
         let quant_max = if ROUND { 127.0 } else { 448.0 };
-        let q = quotients::<NORM>(y, abs_max.col(), quant_max);
+        let q = quotients(y, abs_max.col(), quant_max, norm);
         let q = if ROUND { tl::round_ties_even(q) } else { q };
         tl::store(out + offsets, q.to::<Q>(), mask);
         tl::store(scales + rows, scale_of(abs_max, quant_max), rows < n_rows);
     }
 
-    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what
-    /// is quantized; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none. The register
+    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `ROUND` says whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none. The register
     /// limit for long rows leaves an SM several rows, which hide each other's latency, and the longest rows have two blocks.
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
-        T = [f16, bf16], NORM = [0, 1, 2],
+        T = [f16, bf16],
         BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
         num_ctas = if BLOCK == 32768 { 2 } else { 1 },
-        num_warps = if NORM == 2 { if BLOCK <= 4096 { (BLOCK / 1024).min(2).max(1) } else { 4 } }
+        num_warps = if norm == QuantizedNorm::Layer { if BLOCK <= 4096 { (BLOCK / 1024).min(2).max(1) } else { 4 } }
             else if BLOCK <= 8192 { (BLOCK / 1024).next_power_of_two().min(4) } else { 8 },
-        maxnreg = if NORM != 2 { if BLOCK == 16384 { 80 } else { 255 } }
+        maxnreg = if norm != QuantizedNorm::Layer { if BLOCK == 16384 { 80 } else { 255 } }
             else if BLOCK < 4096 { 255 } else if BLOCK == 4096 { 96 } else if BLOCK <= 6144 { 72 }
             else if BLOCK == 8192 { 80 } else if BLOCK == 12288 { 128 } else { 168 },
     )]
-    pub fn quantize<
-        T: HalfFloat,
-        Q: QuantizedElement,
-        const ROUND: bool,
-        const NORM: usize,
-        const BLOCK: usize,
-    >(
+    pub fn quantize<T: HalfFloat, Q: QuantizedElement, const ROUND: bool, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
         out: &mut [Q],
         scales: &mut [f32],
+        norm: QuantizedNorm,
         n_cols: i32,
         eps: f32,
     ) {
         let row = tl::program_id(0);
         let (x, out) = (x + row * n_cols, out + row * n_cols);
-        tl::store(scales + row, quantize_row::<T, Q, ROUND, NORM, BLOCK>(x, gamma, beta, out, n_cols, eps));
+        tl::store(scales + row, quantize_row::<T, Q, ROUND, BLOCK>(x, gamma, beta, out, norm, n_cols, eps));
     }
 
     /// As [`quantize()`], for rows that occupy an SM each: a persistent program takes one row after the other, and prefetches the
     /// next one.
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
-        T = [f16, bf16], NORM = [0, 1, 2], BLOCK = [32768], num_warps = 32, num_stages = 2,
+        T = [f16, bf16], BLOCK = [32768], num_warps = 32, num_stages = 2,
     )]
-    pub fn quantize_wide<
-        T: HalfFloat,
-        Q: QuantizedElement,
-        const ROUND: bool,
-        const NORM: usize,
-        const BLOCK: usize,
-    >(
+    pub fn quantize_wide<T: HalfFloat, Q: QuantizedElement, const ROUND: bool, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
         out: &mut [Q],
         scales: &mut [f32],
+        norm: QuantizedNorm,
         n_rows: i32,
         n_cols: i32,
         eps: f32,
@@ -219,13 +211,13 @@ mod kernels {
             let (x, out) = (x + row * n_cols, out + row * n_cols);
             tl::store(
                 scales + row,
-                quantize_row::<T, Q, ROUND, NORM, BLOCK>(x, gamma, beta, out, n_cols, eps),
+                quantize_row::<T, Q, ROUND, BLOCK>(x, gamma, beta, out, norm, n_cols, eps),
             );
         }
     }
 }
 
-pub use kernels::{quantize, quantize_short, quantize_wide};
+pub use kernels::{QuantizedNorm, quantize, quantize_short, quantize_wide};
 
 /// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`.
 #[fuse_kernel(T = [f16, bf16], Q = [i8, f8e4m3], BLOCK = [4096])]
@@ -263,9 +255,9 @@ pub struct Quantize<'a, T: HalfFloat> {
     eps: f32,
 }
 
-/// Launches the kernel for the length of rows and their norm, of those that are listed.
+/// Launches the kernel for the length of rows.
 macro_rules! launch {
-    ($of:ident, $Q:ty, $ROUND:literal, $on:ident, $out:ident, $scales:ident, [$($Norm:ident),*]) => {{
+    ($of:ident, $Q:ty, $ROUND:literal, $on:ident, $out:ident, $scales:ident) => {{
         let (out, scales) = ($out.into(), $scales.into());
         let rows = $of.rows(out.len(), scales.len())?;
         if rows == 0 {
@@ -273,23 +265,17 @@ macro_rules! launch {
         }
         let &Quantize { x, norm, gamma, beta, cols, eps } = $of;
         let (n_rows, n_cols) = (rows as i32, cols as i32);
-        match norm {
-            $(QuantizedNorm::$Norm => {
-                const NORM: usize = QuantizedNorm::$Norm as usize;
-                if cols > NARROW && !$of.in_cta_pairs($on, rows) {
-                    let call = quantize_wide::<T, $Q, $ROUND, NORM, MAX_COLS>;
-                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
-                    call.grid_by(|chosen| rows.min(chosen.parallelism())).launch($on)
-                } else if cols <= SHORT_COLS {
-                    let call = quantize_short::<T, $Q, $ROUND, NORM>;
-                    let call = call(x, gamma, beta, out, scales, n_rows, n_cols, eps);
-                    call.grid(short_programs(rows, cols)).launch($on)
-                } else {
-                    let call = quantize::<T, $Q, $ROUND, NORM>;
-                    let call = call(x, gamma, beta, out, scales, n_cols, eps);
-                    call.grid(rows).launch($on)
-                }
-            })*
+        if cols > NARROW && !$of.in_cta_pairs($on, rows) {
+            quantize_wide::<T, $Q, $ROUND, MAX_COLS>(x, gamma, beta, out, scales, norm, n_rows, n_cols, eps)
+                .grid_by(|chosen| rows.min(chosen.parallelism()))
+                .launch($on)
+        } else if cols <= SHORT_COLS {
+            quantize_short::<T, $Q, $ROUND>(x, gamma, beta, out, scales, norm, n_rows, n_cols, eps)
+                .grid(short_programs(rows, cols))
+                .launch($on)
+        } else {
+            let call = quantize::<T, $Q, $ROUND>(x, gamma, beta, out, scales, norm, n_cols, eps);
+            call.grid(rows).launch($on)
         }
     }};
 }
@@ -332,7 +318,7 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
         out: impl Into<SliceMut<'o, i8>>,
         scales: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
-        launch!(self, i8, true, on, out, scales, [Plain, Rms, Layer])
+        launch!(self, i8, true, on, out, scales)
     }
 
     /// Computes `f8e4m3` into `out` and a scale for each row, on a device or stream.
@@ -345,7 +331,7 @@ impl<'a, T: HalfFloat> Quantize<'a, T> {
         out: impl Into<SliceMut<'o, f8e4m3>>,
         scales: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()> {
-        launch!(self, f8e4m3, false, on, out, scales, [Plain, Rms, Layer])
+        launch!(self, f8e4m3, false, on, out, scales)
     }
 
     /// Whether two blocks of a cluster take a long row, or one program takes row after row. Norms of many rows are slower in pairs, RMSNorm and

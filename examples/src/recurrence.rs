@@ -20,25 +20,28 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::activation::Activation;
-use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
+use crate::float::LibraryFloat;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
-/// One program for each `CHANNELS` channels of each sequence, `STEPS` steps at a time. `first` may be empty where `FIRST` is false: a
-/// state of 0. The next steps are prefetched while these are scanned.
+/// One program for each `CHANNELS` channels of each sequence, `STEPS` steps at a time. Without a `first` state it is 0. The next steps are prefetched
+/// while these are scanned.
 #[fuse_kernel(
     configs = [
-        { T: f32, CHANNELS: 32, STEPS: 64 }, { T: f32, CHANNELS: 64, STEPS: 32, num_stages: 3 },
-        { T: f16, CHANNELS: 32, STEPS: 64, num_stages: 3 }, { T: f16, CHANNELS: 128, STEPS: 32, num_stages: 4 },
-        { T: bf16, CHANNELS: 32, STEPS: 64, num_stages: 3 }, { T: bf16, CHANNELS: 128, STEPS: 32, num_stages: 4 },
+        { T: f32, CHANNELS: 64, STEPS: 32, num_stages: 3, when: fills(device, CHANNELS, a.len(), n_steps, n_channels) },
+        { T: f16, CHANNELS: 128, STEPS: 32, num_stages: 4, when: fills(device, CHANNELS, a.len(), n_steps, n_channels) },
+        { T: bf16, CHANNELS: 128, STEPS: 32, num_stages: 4, when: fills(device, CHANNELS, a.len(), n_steps, n_channels) },
+        { T: f32, CHANNELS: 32, STEPS: 64 },
+        { T: f16, CHANNELS: 32, STEPS: 64, num_stages: 3 },
+        { T: bf16, CHANNELS: 32, STEPS: 64, num_stages: 3 },
     ],
-    FIRST = [false, true], num_warps = 4, num_stages = 2,
+    num_warps = 4, num_stages = 2,
 )]
-pub fn recurrence<T: LibraryFloat, const FIRST: bool, const CHANNELS: usize, const STEPS: usize>(
+pub fn recurrence<T: LibraryFloat, const CHANNELS: usize, const STEPS: usize>(
     a: &[T],
     b: &[T],
     gate: &[T],
-    first: &[f32],
+    first: Option<&[f32]>,
     out: &mut [T],
     last: &mut [f32],
     n_steps: i32,
@@ -49,7 +52,7 @@ pub fn recurrence<T: LibraryFloat, const FIRST: bool, const CHANNELS: usize, con
     let is_channel = channels < n_channels;
     let steps = tl::arange(0, STEPS);
     let mut state = tl::zeros::<f32>([CHANNELS]);
-    if FIRST {
+    if let Some(first) = first {
         state = tl::load(first + sequence * n_channels + channels, is_channel);
     }
     for start in (0..n_steps).step_by(STEPS) {
@@ -69,55 +72,11 @@ pub fn recurrence<T: LibraryFloat, const FIRST: bool, const CHANNELS: usize, con
     tl::store(last + sequence * n_channels + channels, state, is_channel);
 }
 
-/// The checked arguments of a recurrence.
-struct Steps<'a, 'o, T: LibraryFloat> {
-    of: Recurrence<'a, T>,
-    steps: usize,
-    sequences: usize,
-    out: SliceMut<'o, T>,
-    last: SliceMut<'o, f32>,
-}
-
-/// Launches with so many channels and steps to a program.
-macro_rules! launch {
-    ([$CHANNELS:literal, $STEPS:literal], $on:expr, $steps:expr) => {{
-        let Steps { of: Recurrence { a, b, gate, first, channels }, steps, sequences, out, mut last } =
-            $steps;
-        let (n_steps, n_channels, grid) =
-            (steps as i32, channels as i32, (sequences, channels.div_ceil($CHANNELS)));
-        let call = match first {
-            Some(_) => recurrence::<T, true, $CHANNELS, $STEPS>,
-            None => recurrence::<T, false, $CHANNELS, $STEPS>,
-        };
-        // An empty slice of the right type, where there is no first state: `last` starts with it.
-        let (empty, last) = last.split_at_mut(0);
-        call(a, b, gate, first.unwrap_or(empty.slice(..)), out, last, n_steps, n_channels)
-            .grid(grid)
-            .launch($on)
-    }};
-}
-
-impl<T: LibraryFloat> Steps<'_, '_, T> {
-    /// Whether programs of so many channels still occupy most SMs.
-    fn fills(&self, on: impl LaunchOn, channels: usize) -> bool {
-        4 * self.sequences * self.of.channels.div_ceil(channels) >= 3 * on.parallelism()
-    }
-}
-
-impl<T: LibraryFloat> ByWidth<T> for Steps<'_, '_, T> {
-    fn launch_half(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: HalfFloat,
-    {
-        if self.fills(on, 128) { launch!([128, 32], on, self) } else { launch!([32, 64], on, self) }
-    }
-
-    fn launch_single(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: SingleFloat,
-    {
-        if self.fills(on, 64) { launch!([64, 32], on, self) } else { launch!([32, 64], on, self) }
-    }
+/// Whether programs of so many channels still occupy most SMs.
+fn fills(device: impl LaunchOn, channels: usize, elements: usize, n_steps: i32, n_channels: i32) -> bool {
+    let (n_steps, n_channels) = (n_steps as usize, n_channels as usize);
+    let sequences = elements / (n_steps * n_channels).max(1);
+    4 * sequences * n_channels.div_ceil(channels) >= 3 * device.parallelism()
 }
 
 /// A gated linear recurrence. `T` is `f32`, `f16` or `bf16`.
@@ -169,7 +128,10 @@ impl<'a, T: LibraryFloat> Recurrence<'a, T> {
             return checks.same(("a", self.a.len()), ("last", 0));
         }
         let steps = checks.rows(("a", self.a.len()), sequences * self.channels)?;
-        T::launch_by_width(Steps { of: *self, steps, sequences, out, last }, on)
+        let &Recurrence { a, b, gate, first, channels } = self;
+        recurrence::<T>(a, b, gate, first, out, last, steps as i32, channels as i32)
+            .grid_by(|chosen| (sequences, channels.div_ceil(chosen.constant("CHANNELS"))))
+            .launch(on)
     }
 }
 

@@ -4,8 +4,10 @@
 use std::rc::Rc;
 
 use proc_macro2::Ident;
+use syn::visit_mut::{self, VisitMut};
 
 use super::ast::*;
+use super::module::named_value;
 
 impl Items {
     /// The values of an enum without fields, declared here or imported; none for another name.
@@ -23,7 +25,7 @@ impl Items {
 }
 
 impl Kernel {
-    /// Gives the kernel the items around it, and declares a constant before its others for each parameter of an enum among them,
+    /// Gives the kernel the items around it, whose constants its settings may name, and declares a constant before its others for each parameter of an enum among them,
     /// with all values where the attribute lists none.
     pub fn set_items(&mut self, items: Rc<Items>) {
         let is_const = |generic: &GenericParam| matches!(generic, GenericParam::Const { .. });
@@ -41,6 +43,29 @@ impl Kernel {
             self.generics.insert(first, GenericParam::Const { name: param.name.clone(), ty });
             first += 1;
         }
+        let mut named = NamedValues { items: &items, generics: &self.generics };
+        self.options.settings.iter_mut().for_each(|(_, value)| named.visit_expr_mut(value));
         self.items = items;
+    }
+}
+
+/// Puts values in the place of the names of constants and variants of enums.
+struct NamedValues<'n> {
+    items: &'n Items,
+    /// Their names are not those of items.
+    generics: &'n [GenericParam],
+}
+
+impl VisitMut for NamedValues<'_> {
+    fn visit_expr_mut(&mut self, expr: &mut syn::Expr) {
+        if let syn::Expr::Path(path) = expr {
+            let names: Vec<Ident> = path.path.segments.iter().map(|segment| segment.ident.clone()).collect();
+            let is_generic = self.generics.iter().any(|generic| [generic.name().clone()] == names[..]);
+            let value = named_value(&names, self.items).filter(|_| !is_generic);
+            if let Some(value) = value.and_then(|value| syn::parse2(value).ok()) {
+                *expr = value;
+            }
+        }
+        visit_mut::visit_expr_mut(self, expr);
     }
 }

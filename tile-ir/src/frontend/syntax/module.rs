@@ -305,7 +305,7 @@ fn path_length(path: &[Ident]) -> usize {
 }
 
 /// The value of the constant that a path names.
-fn named_value(path: &[Ident], items: &Items) -> Option<TokenStream> {
+pub(super) fn named_value(path: &[Ident], items: &Items) -> Option<TokenStream> {
     if let Some((items, path)) = items.import(path, &items.imports) {
         return named_value(&path, &items);
     }
