@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use tile_ir::frontend::syntax::Kernel;
 use tile_ir::frontend::typeck::{self, Variant};
 use tile_ir::support::diagnostic::Errors;
-use tile_ir::testing::sources::{generated_kernels, kernels};
+use tile_ir::testing::sources::{generated_kernels, kernels, rust_files};
 
 use entry::Entry;
 use known::{KnownModules, ModuleHash, Product};
@@ -320,13 +320,9 @@ fn assemble(ptxas: &Path, arch: Arch, (entry, ptx): (&str, &str)) -> Assembled {
 
 /// The kernels of the Rust files in a folder, in an order.
 fn kernels_in(folder: &Path) -> Vec<Kernel> {
-    let entries = fs::read_dir(folder).expect("a folder of kernels");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
-    paths.sort();
     let read =
-        |path: &PathBuf| generated_kernels(&fs::read_to_string(path).expect("a source file"), generated);
-    paths.iter().flat_map(read).collect()
+        |path: PathBuf| generated_kernels(&fs::read_to_string(path).expect("a source file"), generated);
+    rust_files(folder).into_iter().flat_map(read).collect()
 }
 
 /// What the procedural macros that generate kernels of tests expand to.

@@ -8,7 +8,7 @@ use tile_ir::ir::Func;
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::testing::func;
 use tile_ir::testing::round_trip::check_round_trip;
-use tile_ir::testing::sources::kernels;
+use tile_ir::testing::sources::{kernels, rust_files};
 use tile_ir::transform::check_overflow::check_overflow;
 use tile_ir::transform::legalize_index::{BoundsPolicy, legalize_index};
 use tile_ir::transform::transpose_operands::transpose_operands;
@@ -42,10 +42,7 @@ fn check_stages(func: &Func, requests: KernelRequests) {
 /// The sources of the library and of the corpus, and the kernels in each.
 fn sources() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let library = fs::read_dir(crates.join("../examples/src")).expect("the kernel library");
-    let mut paths: Vec<_> = library.map(|entry| entry.expect("a file").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
-    paths.sort();
+    let mut paths = rust_files(&crates.join("../examples/src"));
     paths.push(crates.join("tests/compiler/corpus.txt"));
     paths.iter().map(|path| fs::read_to_string(path).expect("a source file")).collect()
 }

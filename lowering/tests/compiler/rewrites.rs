@@ -13,7 +13,7 @@ use tile_ir::frontend::typeck;
 use tile_ir::ir::{self, Func, ParamId, ParamKind};
 use tile_ir::support::diagnostic::Errors;
 use tile_ir::support::dtype::DType;
-use tile_ir::testing::sources::kernels;
+use tile_ir::testing::sources::{kernels, rust_files};
 use tile_ir::testing::{first_variant, holds};
 
 use lowering::devtools::schedule_simulator::number::Number;
@@ -437,11 +437,9 @@ fn all_kernels() -> Vec<Kernel> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut sources = vec![root.join("lowering/tests/compiler/corpus.txt")];
     for folder in ["bench/ports/src", "examples/src", "book/code/src"] {
-        let entries = fs::read_dir(root.join(folder)).expect("a folder of kernels");
-        sources.extend(entries.map(|entry| entry.expect("an entry").path()));
+        sources.extend(rust_files(&root.join(folder)));
     }
     sources.sort();
-    sources.retain(|path| path.extension().is_some_and(|extension| extension == "rs" || extension == "txt"));
     sources.iter().flat_map(|path| kernels(&fs::read_to_string(path).expect("a source file"))).collect()
 }
 

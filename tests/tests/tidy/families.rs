@@ -35,16 +35,30 @@ fn closure<'a>(feature: &'a str, features: &BTreeMap<&'a str, Vec<&'a str>>) -> 
     all
 }
 
-/// The modules of a root file, each with the features of which any compiles it; a module without features always is.
-fn modules(root_file: &str) -> BTreeMap<&str, Vec<&str>> {
+/// A module of a root file.
+#[derive(Debug)]
+struct Module<'r> {
+    /// The file, where the root names it.
+    path: Option<&'r str>,
+    /// Any of these features compiles it; without features it always is.
+    features: Vec<&'r str>,
+}
+
+/// The modules of a root file.
+fn modules(root_file: &str) -> BTreeMap<&str, Module<'_>> {
     let mut found = BTreeMap::new();
-    let mut condition = "";
+    let (mut condition, mut path) = ("", None);
     for line in root_file.lines() {
         if let Some(module) = line.trim_start_matches("pub ").strip_prefix("mod ") {
             assert!(!condition.contains("all(") && !condition.contains("not("), "{module}: {condition}");
-            found.insert(module.trim_end_matches(';'), quoted(condition));
+            let features = quoted(condition);
+            found.insert(module.trim_end_matches(';'), Module { path, features });
         }
-        condition = if line.starts_with("#[cfg(") { line } else { "" };
+        if line.starts_with("#[path") {
+            path = quoted(line).first().copied();
+        } else {
+            (condition, path) = (if line.starts_with("#[cfg(") { line } else { "" }, None);
+        }
     }
     found
 }
@@ -58,8 +72,9 @@ fn a_family_enables_those_that_it_imports() {
     assert!(features.len() > 3 && modules.len() > 3, "{features:?}, {modules:?}");
 
     let mut missing = Vec::new();
-    for (module, families) in &modules {
-        let text = read(&format!("src/{module}.rs"));
+    for (module, Module { path, features: families }) in &modules {
+        let own = format!("{module}.rs");
+        let text = read(&format!("src/{}", path.unwrap_or(&own)));
         let shared = families.is_empty();
         assert!(!shared || !text.contains("#[fuse_kernel"), "{module} has kernels and no family");
         let imported: BTreeSet<String> = imports(&text, "crate")
@@ -67,7 +82,7 @@ fn a_family_enables_those_that_it_imports() {
             .filter_map(|path| path.split('/').next().map(str::to_string))
             .collect();
         let needed = imported.iter().filter_map(|path| modules.get_key_value(path.as_str()));
-        for (import, any_of) in needed.filter(|(_, any_of)| !any_of.is_empty()) {
+        for (import, any_of) in needed.map(|(import, of)| (import, &of.features)).filter(|(_, any_of)| !any_of.is_empty()) {
             let lacks =
                 |family: &&&str| !any_of.iter().any(|other| closure(family, &features).contains(other));
             missing.extend(

@@ -244,8 +244,8 @@ const CONCEPTS: &[(&str, &str)] = &[
     ("tile scheduler", "lowering/src/gpu/emit/schedule/work_tiles.rs"),
     ("membar", "lowering/src/gpu/schedule/membar/mod.rs"),
     ("swizzle", "lowering/src/gpu/emit/dot/wgmma.rs"),
-    ("online softmax", "examples/src/attention.rs"),
-    ("split-k", "examples/src/split_matmul.rs"),
+    ("online softmax", "examples/src/attention/attention.rs"),
+    ("split-k", "examples/src/matmul/split_matmul.rs"),
     ("programmatic dependent launch", "lowering/src/gpu/schedule/pdl.rs"),
 ];
 

@@ -169,13 +169,19 @@ fn shared_modules() -> Vec<(PathBuf, syn::ItemMod)> {
     modules
 }
 
+/// The files of Rust in a folder and those in it, sorted.
+pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder of sources");
+    let paths = entries.map(|entry| entry.expect("a readable folder").path());
+    let mut files: Vec<PathBuf> =
+        paths.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] }).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    files.sort();
+    files
+}
+
 fn add_shared_modules(folder: &Path, modules: &mut Vec<(PathBuf, syn::ItemMod)>) {
-    for entry in fs::read_dir(folder).expect("a folder of sources") {
-        let path = entry.expect("a readable folder").path();
-        if path.is_dir() {
-            add_shared_modules(&path, modules);
-            continue;
-        }
+    for path in rust_files(folder) {
         let text = fs::read_to_string(&path).unwrap_or_default();
         if !text.contains("#[fuse_fn]") && !text.contains("#[fuse_struct]") {
             continue;

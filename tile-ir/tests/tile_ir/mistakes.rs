@@ -9,7 +9,7 @@ use expect_test::{Expect, expect};
 use tile_ir::frontend::syntax::{Kernel, sets_lint_level, without_effect};
 use tile_ir::frontend::typeck;
 use tile_ir::support::diagnostic::Errors;
-use tile_ir::testing::sources::kernels;
+use tile_ir::testing::sources::{kernels, rust_files};
 use tile_ir::testing::warnings;
 
 /// Checks the warnings of a kernel: line and column, kind and text.
@@ -203,32 +203,20 @@ fn random_numbers_of_every_program() {
     check_kinds("if pid == 0 { tl::store(out + lanes, tl::rand(seed, lanes)); }", []);
 }
 
-/// The source files below a folder.
-fn sources(folder: &Path, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).expect("a folder of sources") {
-        let path = entry.expect("a readable folder").path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(fs::read_to_string(&path).expect("a source file"));
-        }
-    }
-}
-
 #[test]
 fn no_kernel_of_this_repository_has_a_warning() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = vec![];
     for folder in ["examples/src", "examples/examples", "bench/ports/src", "book/code/src"] {
-        sources(&root.join(folder), &mut found);
+        found.extend(rust_files(&root.join(folder)));
     }
     for folder in ["kernels/src", "bounds", "debug", "graph", "macros", "stream", "tune"] {
-        sources(&root.join("tests").join(folder), &mut found);
+        found.extend(rust_files(&root.join("tests").join(folder)));
     }
     let (mut checked, mut warnings) = (0, BTreeSet::new());
     // The book and tests show what a mistake leads to.
     let allowed = |kernel: &Kernel| kernel.attributes.iter().any(sets_lint_level);
-    for kernel in found.iter().flat_map(|source| kernels(source)).filter(|kernel| !allowed(kernel)) {
+    for kernel in found.iter().flat_map(|path| kernels(&fs::read_to_string(path).expect("a source file"))).filter(|kernel| !allowed(kernel)) {
         for variant in typeck::variants(&kernel, &mut Errors::new()).iter().take(4) {
             let found = typeck::check(&kernel, variant).expect("a kernel that builds").warnings;
             checked += 1;

@@ -17,7 +17,7 @@ impl Items {
         }
         let of_enum = self.constants.iter().filter(|own| own.path.len() == 2 && own.path[0] == *name);
         let values = of_enum.filter_map(|own| match own.value.as_ref()?.kind {
-            ExprKind::Int { value, .. } => i128::try_from(value).ok(),
+            ExprKind::Int { value, .. } => Some(value),
             _ => None,
         });
         values.collect()

@@ -191,29 +191,20 @@ impl Check<'_> {
         unified.into_iter().collect()
     }
 
+    fn unify_struct(&mut self, name: &TypeName, operand: &Operand, what: &str) -> Option<Operand> {
+        let id = self.struct_named(&[name.ident()])?;
+        if matches!(&operand.item, Item::Struct(own, _) if *own == id) {
+            return Some(operand.clone());
+        }
+        let item = self.struct_item(id).clone();
+        self.expected_struct(operand, &item, what);
+        None
+    }
+
     /// The operand with the parameter's type; constants stay constants.
     pub(super) fn unify(&mut self, ty: &ValueType, operand: &Operand, what: &str) -> Option<Operand> {
-        if let ValueType::Scalar(name) = ty
-            && let Some(id) = self.struct_named(&[name.ident()])
-        {
-            let item = self.struct_item(id).clone();
-            return match &operand.item {
-                Item::Struct(own, _) if *own == id => Some(operand.clone()),
-                Item::Failed => None,
-                _ => {
-                    self.expected_struct(operand, &item, what);
-                    None
-                }
-            };
-        }
         if matches!(operand.item, Item::Failed) {
             return None;
-        }
-        if let ValueType::Scalar(name) = ty
-            && self.is_enum(&name.ident())
-        {
-            let fits = operand.as_integer().is_some();
-            return self.expected(fits, operand, what, &format!("a `{}` known at build", name.name));
         }
         match ty {
             ValueType::Any => Some(operand.clone()),
@@ -222,6 +213,13 @@ impl Check<'_> {
                 self.expected(fits, operand, what, "a tile or scalar")
             }
             ValueType::Tile { elem: Some(elem), .. } => self.of_type(elem, operand, what, "a tile or scalar"),
+            ValueType::Scalar(name) if self.struct_named(&[name.ident()]).is_some() => {
+                self.unify_struct(name, operand, what)
+            }
+            ValueType::Scalar(name) if self.is_enum(&name.ident()) => {
+                let fits = operand.as_integer().is_some();
+                self.expected(fits, operand, what, &format!("a `{}` known at build", name.name))
+            }
             ValueType::Scalar(elem) => {
                 if let Item::Value(value) = operand.item
                     && !self.ty(value).is_scalar()
