@@ -57,6 +57,8 @@ struct SplitTile {
 /// maximum and its sum. Async copies of more stages would only wait for each other (docs/decisions/0068).
 #[fuse_kernel(
     T = [f16, bf16], num_warps = 4,
+    when = SplitTile { score_mod: SCORE_MOD, elements: D, rows: M, keys: N }
+        .suits(device, q.shape()[2], q.shape()[3], softcap > 0.0 || slopes.shape()[0] > 0),
     configs = [
         { SCORE_MOD: false, D: 64, M: 16, N: 128 }, { SCORE_MOD: false, D: 128, M: 16, N: 64 },
         { SCORE_MOD: true, D: 128, M: 16, N: 64 }, { SCORE_MOD: true, D: 256, M: 16, N: 32 },
@@ -180,7 +182,6 @@ struct SplitPlan {
     first_key: usize,
     splits: usize,
     packing: QueryPacking,
-    tile: SplitTile,
 }
 
 /// The number of splits that ends soonest, where so many programs have the same iterations and so many run at once.
@@ -311,8 +312,7 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         let [q, k, v] = [("q", self.q), ("k", self.k), ("v", self.v)].map(flatten_sequences);
         let (q, k, v) = (q?, k?, v?);
         let mut out = out.reshape([heads, queries, elements])?;
-        let (group, SplitPlan { first_key, splits, packing, tile }) =
-            (heads / key_heads, self.split_plan(on));
+        let (group, SplitPlan { first_key, splits, packing }) = (heads / key_heads, self.split_plan(on));
         let pitch = pitch(elements);
         let (mut partial_acc, mut partial_ml) = workspace.split_at_mut(splits * heads * queries * pitch);
         let strides = |pitch: usize| {
@@ -340,7 +340,6 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
             softcap: self.softcap.unwrap_or(0.0) * std::f32::consts::LOG2_E,
             window: [left, right],
             splits,
-            tile,
         };
         // One split writes the results, if they have the strides that the tile asks for.
         let is_single = splits == 1 && packing.view(out.as_view(), key_heads).is_ok();
@@ -392,20 +391,39 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         let iterations = (keys - first_key).div_ceil(tile.keys).max(1);
         let concurrent = on.parallelism() * if tile.rows == SMALL_M { BLOCKS_PER_SM } else { 1 };
         let splits = self.splits.unwrap_or_else(|| fastest_splits(iterations, programs, concurrent));
-        SplitPlan { first_key, splits: splits.clamp(1, MAX_SPLITS.min(iterations)), packing, tile }
+        SplitPlan { first_key, splits: splits.clamp(1, MAX_SPLITS.min(iterations)), packing }
     }
 
-    /// The smallest that holds a row, for so many query rows of a key head. Warpgroups take many rows, and are faster where
-    /// scores are modified.
+    /// The tile of [`attention_split`] for so many query rows of a key head.
     fn tile(&self, rows: usize, on: impl LaunchOn) -> SplitTile {
         let ([.., elements], score_mod) = (self.q.shape(), self.has_score_mod());
-        let suits = |tile: &&SplitTile| match (tile.rows > SMALL_M, on.has_wgmma()) {
+        let mut declared =
+            attention_split::KERNEL.variants.iter().map(|variant| SplitTile::of(variant.consts));
+        let suiting = declared.find(|tile| tile.suits(on, rows, elements, score_mod));
+        // A launch reports rows that no tile holds.
+        suiting.unwrap_or_else(|| SplitTile::of(attention_split::KERNEL.variants[0].consts))
+    }
+}
+
+impl SplitTile {
+    /// From the constants of a variant of [`attention_split`].
+    fn of(consts: &[i128]) -> SplitTile {
+        let [score_mod, elements, rows, keys] = *consts else {
+            unreachable!("the kernel has these constants")
+        };
+        let [elements, rows, keys] = [elements, rows, keys].map(|value| value as usize);
+        SplitTile { score_mod: score_mod == 1, rows, elements, keys }
+    }
+
+    /// Whether it holds rows of so many elements, and so many query rows of a key head are fast with it. Warpgroups take many rows, and are faster
+    /// where scores are modified. Of several declared tiles the first is the smallest.
+    fn suits(&self, on: impl LaunchOn, rows: usize, elements: usize, score_mod: bool) -> bool {
+        let is_fast = match (self.rows > SMALL_M, on.has_wgmma()) {
             (true, has_wgmma) => has_wgmma,
-            (false, true) => rows <= SMALL_M && !tile.score_mod,
+            (false, true) => rows <= SMALL_M && !self.score_mod,
             (false, false) => true,
         };
-        let holds = |tile: &&SplitTile| tile.elements >= elements && (tile.score_mod || !score_mod);
-        *TILES.iter().filter(suits).find(holds).unwrap_or(&TILES[0])
+        is_fast && self.elements >= elements && (self.score_mod || !score_mod)
     }
 }
 
@@ -423,7 +441,6 @@ struct SplitInputs<'a, T: HalfFloat> {
     softcap: f32,
     window: [i32; 2],
     splits: usize,
-    tile: SplitTile,
 }
 
 /// What it writes: the results, without elements where there are several splits, or partial results.
@@ -434,45 +451,33 @@ struct SplitOutputs<'o, T: HalfFloat> {
     partial_ml: ViewMut<'o, f32, 5>,
 }
 
-/// The tiles, the smaller ones first, and the launch of each: whether scores are modified, rows of a program, the elements of a row, keys of
-/// an iteration.
-macro_rules! tiles {
-    ($($SCORE_MOD:literal $M:literal $D:literal $N:literal;)*) => {
-        const TILES: &[SplitTile] =
-            &[$(SplitTile { score_mod: $SCORE_MOD, rows: $M, elements: $D, keys: $N }),*];
-
-        impl<T: HalfFloat> SplitInputs<'_, T> {
-            /// Launches the first kernel.
-            fn launch(self, on: impl LaunchOn, outputs: SplitOutputs<'_, T>) -> Result<()> {
-                let SplitInputs { q, k, v, slopes, first_key, first_position, period, scale, softcap, .. } = self;
-                let SplitInputs { window: [left, right], splits, tile, .. } = self;
-                let SplitOutputs { out, lse, partial_acc, partial_ml } = outputs;
-                let [heads, outer, rows, elements] = q.shape();
-                let call = match tile {
-                    $(SplitTile { score_mod: $SCORE_MOD, rows: $M, elements: $D, keys: $N } => {
-                        attention_split::<T, $SCORE_MOD, $D, $M, $N>
-                    })*
-                    _ => return Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
-                };
-                let grid = (splits, heads * outer, rows.div_ceil(tile.rows));
-                call(
-                    q, k, v, slopes, out, lse, partial_acc, partial_ml, first_key, first_position, period, scale, softcap,
-                    left, right,
-                )
-                .grid(grid)
-                .launch(on)
-            }
-        }
-    };
-}
-
-tiles! {
-    false 16 64 128;
-    false 16 128 64;
-    true 16 128 64;
-    true 16 256 32;
-    true 64 128 64;
-    true 64 256 32;
+impl<T: HalfFloat> SplitInputs<'_, T> {
+    /// Launches the first kernel.
+    fn launch(self, on: impl LaunchOn, outputs: SplitOutputs<'_, T>) -> Result<()> {
+        let SplitInputs { q, k, v, slopes, first_key, first_position, period, scale, softcap, .. } = self;
+        let SplitInputs { window: [left, right], splits, .. } = self;
+        let SplitOutputs { out, lse, partial_acc, partial_ml } = outputs;
+        let [heads, outer, rows, _] = q.shape();
+        attention_split::<T>(
+            q,
+            k,
+            v,
+            slopes,
+            out,
+            lse,
+            partial_acc,
+            partial_ml,
+            first_key,
+            first_position,
+            period,
+            scale,
+            softcap,
+            left,
+            right,
+        )
+        .grid_by(|chosen| (splits, heads * outer, rows.div_ceil(chosen.constant("M"))))
+        .launch(on)
+    }
 }
 
 /// Roundings of a row besides those of its keys.
