@@ -11,7 +11,8 @@ use fuse_analysis::{dtype::DType, kernels, kind};
 fn kernels_that_the_table_names_and_the_library_lacks() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/src");
     // Files of families, and those that all of them share.
-    let of = |folder: &Path| fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let of =
+        |folder: &Path| fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let (folders, mut files): (Vec<_>, Vec<_>) = of(&source).partition(|path| path.is_dir());
     files.extend(folders.iter().flat_map(|folder| of(folder)));
     let mut missing = Vec::new();

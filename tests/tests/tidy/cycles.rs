@@ -34,8 +34,7 @@ fn files_import_each_other_in_one_direction() {
             true => file.rsplit('/').next().unwrap_or(file).to_string(),
             false => file.to_string(),
         };
-        let inside: Vec<(String, &str)> =
-            inside.iter().map(|(file, text)| (module(file), *text)).collect();
+        let inside: Vec<(String, &str)> = inside.iter().map(|(file, text)| (module(file), *text)).collect();
         let graph = imports(inside.iter().map(|(file, text)| (file.as_str(), *text)));
         for circle in circles(&graph) {
             let paths: Vec<String> = circle.iter().map(|file| format!("{folder}{file}")).collect();

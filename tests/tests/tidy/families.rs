@@ -82,7 +82,9 @@ fn a_family_enables_those_that_it_imports() {
             .filter_map(|path| path.split('/').next().map(str::to_string))
             .collect();
         let needed = imported.iter().filter_map(|path| modules.get_key_value(path.as_str()));
-        for (import, any_of) in needed.map(|(import, of)| (import, &of.features)).filter(|(_, any_of)| !any_of.is_empty()) {
+        for (import, any_of) in
+            needed.map(|(import, of)| (import, &of.features)).filter(|(_, any_of)| !any_of.is_empty())
+        {
             let lacks =
                 |family: &&&str| !any_of.iter().any(|other| closure(family, &features).contains(other));
             missing.extend(

@@ -216,7 +216,11 @@ fn no_kernel_of_this_repository_has_a_warning() {
     let (mut checked, mut warnings) = (0, BTreeSet::new());
     // The book and tests show what a mistake leads to.
     let allowed = |kernel: &Kernel| kernel.attributes.iter().any(sets_lint_level);
-    for kernel in found.iter().flat_map(|path| kernels(&fs::read_to_string(path).expect("a source file"))).filter(|kernel| !allowed(kernel)) {
+    for kernel in found
+        .iter()
+        .flat_map(|path| kernels(&fs::read_to_string(path).expect("a source file")))
+        .filter(|kernel| !allowed(kernel))
+    {
         for variant in typeck::variants(&kernel, &mut Errors::new()).iter().take(4) {
             let found = typeck::check(&kernel, variant).expect("a kernel that builds").warnings;
             checked += 1;
