@@ -221,8 +221,8 @@ fn enums_and_the_device_choose_the_variant() {
         for (n_cols, reduction) in [(50, Reduction::Sum), (50, Reduction::Maximum), (100, Reduction::Sum)] {
             let (is_sum, is_cpu) = (reduction == Reduction::Sum, (&device).shared_bytes().is_none());
             let settings = match n_cols <= 64 && (is_cpu || is_sum) {
-                true => "BLOCK = 64, reduction = {}, num_warps = 1",
-                false => "BLOCK = 256, reduction = {}",
+                true => "reduction = {}, BLOCK = 64, num_warps = 1",
+                false => "reduction = {}, BLOCK = 256",
             };
             let host: Vec<i32> = (0..4 * n_cols as i32).map(|i| i * 7919 % 1000).collect();
             let x = device.upload(&host).unwrap();
