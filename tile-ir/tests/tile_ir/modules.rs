@@ -89,7 +89,7 @@ fn functions_constants_and_enums() {
 fn parameters_of_an_enum_are_constants() {
     check_module(
         "mod m {
-            pub enum Reduction { Sum, Maximum = 5 }
+            pub enum Reduction { Maximum = -1, Sum }
 
             #[fuse_fn]
             fn reduced(x: Tile<f32>, reduction: Reduction) -> Tile<f32> {
@@ -99,7 +99,7 @@ fn parameters_of_an_enum_are_constants() {
                 }
             }
 
-            #[fuse_kernel(reduction = [Reduction::Maximum])]
+            #[fuse_kernel(reduction = [Reduction::Maximum], num_warps = if reduction == Reduction::Sum { 0 } else { 4 })]
             fn row(x: &[f32], reduction: Reduction, n: i32, out: &mut [f32]) {
                 let cols = tl::arange(0, 64);
                 tl::store(out, reduced(tl::load(x + cols, cols < n), reduction));
@@ -143,6 +143,11 @@ fn mistakes_with_enums() {
                 tl::store(out, reduced(row, n));
             }
 
+            pub enum Computed { One = BASE, Two }
+
+            #[fuse_kernel]
+            fn of_computed(computed: Computed, out: &mut [f32]) { tl::store(out, 1.0); }
+
             #[fuse_kernel(N = [64])]
             fn of_const<const N: Reduction>(n: Direction, out: &mut [f32]) { tl::store(out, n); }
 
@@ -162,13 +167,15 @@ fn mistakes_with_enums() {
                 help: end it with an arm for the others: `_ => ..`
                 note: in the call of `reduced` on line 15; in the variant reduction = 2
             16: `n`: argument 2 of `reduced` is a `Reduction` known at build, found a scalar of type i32
-            20: `Reduction`: a const parameter is an integer or a `bool`
+            22: `Computed`: a value of `Computed` is not known in a kernel
+                help: write the discriminants as numbers
+            25: `Reduction`: a const parameter is an integer or a `bool`
                 help: an enum of a `#[fuse_module]` is a parameter of its own, `mask: Mask`: each of its values has a variant
-            20: `Direction`: `Direction` is no type of a kernel's parameter
+            25: `Direction`: `Direction` is no type of a kernel's parameter
                 help: a struct's fields are parameters of their own; an enum without fields is one of the same `#[fuse_module]`, or imported there
-            23: `n > 64`: `when` is a condition of configs, and there are none: calls take the first config whose condition holds
+            28: `n > 64`: `when` is a condition of configs, and there are none: calls take the first config whose condition holds
                 help: `configs = [{ .., when: n > 64 }, { .. }]`
-            29: `out`: a condition with `device` cannot ask `out`, which the call writes
+            34: `out`: a condition with `device` cannot ask `out`, which the call writes
                 help: ask a parameter that is read, or pass its extent as a number
         "#]],
     );

@@ -10,23 +10,23 @@ use super::ast::*;
 use super::module::named_value;
 
 impl Items {
-    /// The values of an enum without fields, declared here or imported; none for another name.
-    pub fn enum_values(&self, name: &Ident) -> Vec<i128> {
+    /// The values of an enum without fields, declared here or imported, of which `None` is no number in its text; none for another name.
+    pub fn enum_values(&self, name: &Ident) -> Vec<Option<i128>> {
         if let Some((items, path)) = self.import(std::slice::from_ref(name), &self.imports) {
             return path.last().map(|name| items.enum_values(name)).unwrap_or_default();
         }
         let of_enum = self.constants.iter().filter(|own| own.path.len() == 2 && own.path[0] == *name);
-        let values = of_enum.filter_map(|own| match own.value.as_ref()?.kind {
+        let value = |own: &ConstItem| match own.value.as_ref()?.kind {
             ExprKind::Int { value, .. } => Some(value),
             _ => None,
-        });
-        values.collect()
+        };
+        of_enum.map(value).collect()
     }
 }
 
 impl Kernel {
-    /// Gives the kernel the items around it, whose constants its settings may name, and declares a constant before its others for each parameter of an enum among them,
-    /// with all values where the attribute lists none.
+    /// Gives the kernel the items around it, whose constants its settings may name. For each parameter of an enum among them it declares a
+    /// constant, before the kernel's own, with all values where the attribute lists none.
     pub fn set_items(&mut self, items: Rc<Items>) {
         let is_const = |generic: &GenericParam| matches!(generic, GenericParam::Const { .. });
         let mut first = self.generics.iter().position(is_const).unwrap_or(self.generics.len());
@@ -37,7 +37,8 @@ impl Kernel {
                 continue;
             }
             param.ty = ParamType::Enum(ty.clone());
-            let values = values.into_iter().map(VariantKind::Int);
+            // Where one is not known, that is reported.
+            let values = values.into_iter().flatten().map(VariantKind::Int);
             self.options.declare_default(&param.name, values, param.loc);
             let ty = ConstType::Integer(Ident::new("i64", param.name.span()));
             self.generics.insert(first, GenericParam::Const { name: param.name.clone(), ty });

@@ -5,7 +5,7 @@ use quote::ToTokens;
 
 use super::ast::*;
 use super::item::{fn_source, parse_generics, report_words_before_fn, type_help, type_name, view_type};
-use super::{conditions, early_exit, expr, inner_attributes, optional, suffix};
+use super::{conditions, early_exit, expr, inner_attributes, optional, suffix, values};
 use crate::support::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -121,10 +121,7 @@ pub(super) fn variants(item: &syn::ItemEnum) -> Vec<ConstItem> {
     let text = syn::ItemEnum { attrs: vec![], vis: syn::Visibility::Inherited, ..item.clone() };
     for variant in &item.variants {
         if let Some((_, discriminant)) = &variant.discriminant {
-            next = match discriminant {
-                syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
-                _ => None,
-            };
+            next = values::integer(discriminant);
         }
         let loc = Loc::of(variant);
         let value = next.map(|value| Expr { kind: ExprKind::Int { value, suffix: None }, loc });

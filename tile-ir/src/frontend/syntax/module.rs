@@ -311,7 +311,11 @@ pub(super) fn named_value(path: &[Ident], items: &Items) -> Option<TokenStream> 
     }
     let constant = items.constants.iter().find(|constant| constant.path == path)?;
     let ExprKind::Int { value, .. } = constant.value.as_ref()?.kind else { return None };
-    let mut literal = Literal::u128_unsuffixed(u128::try_from(value).ok()?);
+    let mut literal = Literal::u128_unsuffixed(value.unsigned_abs());
     literal.set_span(path[0].span());
-    Some(TokenTree::from(literal).into())
+    Some(if value < 0 {
+        quote! { -#literal }
+    } else {
+        quote! { #literal }
+    })
 }

@@ -196,7 +196,10 @@ impl Check<'_> {
             let item = match &param.ty {
                 ParamType::Failed => Item::Failed,
                 // It is bound as a constant of the variant.
-                ParamType::Enum(_) => continue,
+                ParamType::Enum(ty) => {
+                    self.report_unknown_values(ty);
+                    continue;
+                }
                 ParamType::Slice { elem, mutable } => {
                     let elem = self.resolve_type(elem);
                     let id = ParamId(self.builder.func.params.len() as u32);
@@ -231,6 +234,15 @@ impl Check<'_> {
                 self.errors.push(Loc::of(&param.name), text);
             }
             self.scopes.bind(&param.name.to_string(), Operand { item, loc: param.loc }, param.mutable);
+        }
+    }
+
+    /// Reports an enum with a value that is computed.
+    fn report_unknown_values(&mut self, ty: &TypeName) {
+        let values = self.kernel.items.enum_values(&ty.ident());
+        if values.contains(&None) {
+            let text = format!("a value of `{}` is not known in a kernel", ty.name);
+            self.errors.push_help(ty.loc, text, "write the discriminants as numbers");
         }
     }
 
