@@ -82,13 +82,8 @@ impl Kernel {
     /// # Errors
     /// If none will do; the error lists what was declared.
     pub fn smallest(&'static self, types: &[DType], choices: &[Choice]) -> Result<&'static Variant> {
-        let fits = |variant: &&Variant| {
-            variant.types == types
-                && variant.consts.len() == choices.len()
-                && variant.consts.iter().zip(choices).all(|(&value, choice)| choice.allows(value))
-        };
-        let smallest = self.variants.iter().filter(fits).min_by_key(|variant| variant.consts);
-        smallest.ok_or_else(|| self.no_variant(types, choices))
+        let fitting = self.fitting(types, choices).map(|(_, variant)| variant);
+        fitting.min_by_key(|variant| variant.consts).ok_or_else(|| self.no_variant(types, choices))
     }
 
     /// The first declared variant that will do: its types are these, each constant is as its choice says, and `allows` says yes to its
@@ -102,7 +97,25 @@ impl Kernel {
         choices: &[Choice],
         allows: impl Fn(usize) -> bool,
     ) -> Result<&'static Variant> {
-        Ok(self.candidates(types, choices, allows)?[0])
+        if choices.iter().any(|choice| matches!(choice, Choice::AtLeast(_))) {
+            return Ok(self.candidates(types, choices, allows)?[0]);
+        }
+        let first = self.fitting(types, choices).find(|(position, _)| allows(*position));
+        first.map(|(_, variant)| variant).ok_or_else(|| self.no_variant(types, choices))
+    }
+
+    /// The variants whose types are these and whose constants are as their choices say, with their positions.
+    fn fitting<'c>(
+        &'static self,
+        types: &'c [DType],
+        choices: &'c [Choice],
+    ) -> impl Iterator<Item = (usize, &'static Variant)> + 'c {
+        let fits = move |(_, variant): &(usize, &'static Variant)| {
+            variant.types == types
+                && variant.consts.len() == choices.len()
+                && variant.consts.iter().zip(choices).all(|(&value, choice)| choice.allows(value))
+        };
+        self.variants.iter().enumerate().filter(fits)
     }
 
     /// The variants among which a measurement decides, in the order declared: their types are these, each constant is as
@@ -117,14 +130,8 @@ impl Kernel {
         choices: &[Choice],
         allows: impl Fn(usize) -> bool,
     ) -> Result<Vec<&'static Variant>> {
-        let fits = |(position, variant): &(usize, &'static Variant)| {
-            variant.types == types
-                && variant.consts.len() == choices.len()
-                && variant.consts.iter().zip(choices).all(|(&value, choice)| choice.allows(value))
-                && allows(*position)
-        };
-        let mut found: Vec<_> =
-            self.variants.iter().enumerate().filter(fits).map(|(_, variant)| variant).collect();
+        let allowed = self.fitting(types, choices).filter(|(position, _)| allows(*position));
+        let mut found: Vec<_> = allowed.map(|(_, variant)| variant).collect();
         let fixed_values = |variant: &&'static Variant| {
             let is_open = |choice: &Choice| *choice == Choice::Open;
             let values = variant.consts.iter().zip(choices);

@@ -27,7 +27,8 @@ mod functions {
         pub row: i32,
         /// The position of the first query among the keys.
         pub position: i32,
-        keys: i32,
+        /// How many keys there are.
+        pub keys: i32,
         /// The last key that the first query attends to.
         causal_limit: i32,
         /// The first key that the first query attends to.
@@ -73,7 +74,7 @@ mod functions {
             }
         }
 
-        /// Scores `[M, N]` of keys from `start` on, -infinity where a query does not attend to the key.
+        /// Scores `[M, N]` of keys from `start` on, -infinity where a query does not attend to the key, and behind the last key.
         pub fn masked<const M: usize, const N: usize>(&self, scores: Tile<f32>, start: i32) -> Tile<f32> {
             let last = start + (N as i32 - 1);
             // A causal limit is within bounds.

@@ -68,7 +68,7 @@ fn check<T: HalfFloat>(extents: AttentionExtents, rules: Rules) {
             let attention = if interleaved { attention.interleaved() } else { attention };
             let mut result = out.output();
             attention
-                .launch_as(&device, result.view_mut(shapes[0]).unwrap(), Some(lse.output().into()), form)
+                .launch_as(&device, result.view_mut(shapes[0]).unwrap(), Some(lse.output()), form)
                 .unwrap();
             let what =
                 format!("{form:?} of {extents:?}, {rules:?}, {} on {device}, shifted by {shift}", T::DTYPE);
