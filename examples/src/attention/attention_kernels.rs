@@ -19,7 +19,7 @@ mod kernels {
         tl::select(tl::randint(seed, offsets) >> 9 < n_dropped, 0.0, p)
     }
 
-    /// A program handles `M` queries of a head, `N` keys an iteration, on the grid of [`QueryTile::of_program`].
+    /// A program handles `M` queries of a head, `N` keys an iteration, on the grid that [`QueryTile`] reads.
     ///
     /// - `SCORE_MOD`: `softcap`, `slopes` and `bias` modify scores. `DROPOUT`: `dropout_p` drops probabilities. Both have `mask` as a window.
     /// - `q`, `out`: `[sequences, heads, queries, D]`; `k`, `v`: `[sequences, heads / group, keys, D]`.
