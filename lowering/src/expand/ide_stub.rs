@@ -10,8 +10,8 @@
 use proc_macro2::{Delimiter, Group, Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use tile_ir::frontend::syntax::{
-    ConstItem, FnItem, FnSource, GenericParam, Kernel, LANGUAGE_TYPES, Pattern, StructItem, TypeName,
-    ValueType,
+    ConstItem, FnItem, FnSource, GenericParam, Kernel, LANGUAGE_TYPES, Pattern, SelfParam, StructItem,
+    TypeName, ValueType,
 };
 use tile_ir::ops::{self, Intrinsic};
 use tile_ir::support::dtype::DType;
@@ -74,6 +74,16 @@ pub(super) fn documentation(function: &FnItem) -> TokenStream {
     let [generics, inputs, output] =
         [&source.generics, &source.inputs, &source.output].map(|tokens| spaced(tokens.clone()));
     let inputs = inputs.trim_end_matches(", ");
+    // The parser has put the struct's name into the first parameter of a method.
+    let receiver = function.self_param.map(|own| match own {
+        SelfParam::Read => "&self",
+        SelfParam::Changed => "&mut self",
+    });
+    let inputs = match (receiver, inputs.split_once(", ")) {
+        (Some(receiver), Some((_, others))) => format!("{receiver}, {others}"),
+        (Some(receiver), None) => receiver.to_string(),
+        (None, _) => inputs.to_string(),
+    };
     let text = format!("```text\nfn {name}{generics}({inputs}){output}\n```\n");
     quote! {
         #[doc = #text]

@@ -1,5 +1,7 @@
 //! Items of kernels that cross modules and crates: the macros that have their texts, and a kernel's way through them.
 
+use std::rc::Rc;
+
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::quote;
 use tile_ir::frontend::syntax::{self, FnItem, Import, Items, StructItem, Wanted};
@@ -112,43 +114,49 @@ pub(super) fn documented(function: &FnItem) -> TokenStream {
     }
 }
 
-/// A struct for rustdoc, which shows it and its functions as they were written.
+/// A struct for rustdoc, which shows its fields as they were written, and behind its documentation that of its functions.
 pub(super) fn documented_struct(item: &StructItem) -> TokenStream {
-    let StructItem { name, visibility, documentation, text, .. } = item;
+    let StructItem { name, visibility, documentation, functions, text, .. } = item;
     if matches!(visibility, syn::Visibility::Inherited) {
         return TokenStream::new();
     }
-    let written = syn::parse2::<syn::File>(text.clone()).map(|file| outline(file.items)).unwrap_or_default();
-    let text = format!("```text\n{written}```\n");
+    let items = syn::parse2::<syn::File>(text.clone()).map(|file| file.items).unwrap_or_default();
+    let fields: String = items.iter().map(public_fields).collect();
+    let text = format!("```text\nstruct {name} {{\n{fields}}}\n```\n");
+    let is_public = |function: &&Rc<FnItem>| !matches!(function.visibility, syn::Visibility::Inherited);
+    let functions = functions.iter().filter(is_public).map(|function| ide_stub::documentation(function));
     quote! {
         #[cfg(doc)]
         #[doc = #text]
         #(#documentation)*
+        #(#functions)*
         #visibility struct #name {
             _values: (),
         }
     }
 }
 
-/// The fields and the signatures of a struct's items, a line each.
-fn outline(items: Vec<syn::Item>) -> String {
+/// The public fields of a struct with their documentation, a line each, as rustdoc shows them.
+fn public_fields(item: &syn::Item) -> String {
+    let syn::Item::Struct(own) = item else { return String::new() };
     let mut lines = String::new();
-    let mut line = |tokens: TokenStream| {
-        lines += &source_text(tokens);
-        lines.push('\n');
-    };
-    for item in items {
-        match item {
-            syn::Item::Struct(item) => line(quote! { #item }),
-            syn::Item::Impl(block) => {
-                for member in block.items {
-                    if let syn::ImplItem::Fn(syn::ImplItemFn { vis, sig, .. }) = member {
-                        line(quote! { #vis #sig });
-                    }
-                }
-            }
-            _ => {}
+    for syn::Field { attrs, vis, ident, ty, .. } in &own.fields {
+        if matches!(vis, syn::Visibility::Inherited) {
+            continue;
         }
+        for attribute in attrs {
+            if let syn::Meta::NameValue(syn::MetaNameValue { value: syn::Expr::Lit(doc), .. }) =
+                &attribute.meta
+                && let syn::Lit::Str(text) = &doc.lit
+            {
+                lines += &format!("    ///{}\n", text.value());
+            }
+        }
+        lines += &format!("    {}: {},\n", source_text(quote! { #ident }), source_text(quote! { #ty }));
+    }
+    let is_private = |field: &syn::Field| matches!(field.vis, syn::Visibility::Inherited);
+    if own.fields.iter().any(is_private) {
+        lines += "    /* private fields */\n";
     }
     lines
 }
