@@ -81,6 +81,11 @@ impl<'a> VariantSelection<'a> {
     }
 }
 
+/// The variant, if its label has each part of `config`.
+fn only_one(kernel: &'static Kernel, variant: &'static Variant, config: &str) -> Result<&'static Variant> {
+    TuningSpace { candidates: vec![variant], key: vec![] }.only(kernel, config).map(|_| variant)
+}
+
 impl<'a, const N: usize> Launch<'a, N> {
     /// A call of one variant of a kernel with these arguments, in the order of its parameters. A variant that could not
     /// be chosen becomes the error of the launch.
@@ -128,17 +133,11 @@ impl<'a, const N: usize> Launch<'a, N> {
             VariantSelection::Tuned(space) => space
                 .only(self.kernel, config)
                 .map_or_else(VariantSelection::failed, |space| VariantSelection::Tuned(Box::new(space))),
-            VariantSelection::Fixed(variant) => {
-                let only = TuningSpace { candidates: vec![variant], key: vec![] }.only(self.kernel, config);
-                VariantSelection::of(only.map(|_| variant))
-            }
+            VariantSelection::Fixed(variant) => VariantSelection::of(only_one(self.kernel, variant, config)),
             VariantSelection::ByDevice(choose) => {
                 let (kernel, config) = (self.kernel, config.to_string());
-                VariantSelection::ByDevice(Box::new(move |target| {
-                    let variant = choose(target)?;
-                    let chosen = TuningSpace { candidates: vec![variant], key: vec![] };
-                    chosen.only(kernel, &config).map(|_| variant)
-                }))
+                let choose = move |target: Target<'_>| only_one(kernel, choose(target)?, &config);
+                VariantSelection::ByDevice(Box::new(choose))
             }
             failed @ VariantSelection::Failed(_) => failed,
         };
@@ -171,8 +170,7 @@ impl<'a, const N: usize> Launch<'a, N> {
     pub fn launch(mut self, on: impl LaunchOn) -> Result<()> {
         let target = on.target();
         let on = target.on;
-        self.choose_for(target);
-        let mut call = self.check(on)?;
+        let mut call = self.check(target)?;
         if call.grid.contains(&0) {
             return Ok(());
         }
@@ -202,9 +200,8 @@ impl<'a, const N: usize> Launch<'a, N> {
     /// Those of the launch.
     pub fn trace(&mut self, on: impl LaunchOn) -> Result<Trace> {
         let target = on.target();
-        self.choose_for(target);
         let Target { on, recorder } = target;
-        let mut call = self.check(on)?;
+        let mut call = self.check(target)?;
         if let VariantSelection::Tuned(space) = &self.selection
             && space.candidates.len() > 1
         {
@@ -227,19 +224,13 @@ impl<'a, const N: usize> Launch<'a, N> {
         }
     }
 
-    /// Chooses the variant if that waits for the device.
-    fn choose_for(&mut self, target: Target<'_>) {
-        if let VariantSelection::ByDevice(choose) = &self.selection {
-            self.selection = VariantSelection::of(choose(target));
-        }
-    }
-
     /// The call if it can be made; of several variants, which take the same arguments, the first.
-    fn check(&self, on: On<'_>) -> Result<KernelCall> {
+    fn check(&self, target: Target<'_>) -> Result<KernelCall> {
+        let on = target.on;
         let variant = match &self.selection {
             VariantSelection::Fixed(variant) => variant,
             VariantSelection::Tuned(space) => space.candidates[0],
-            VariantSelection::ByDevice(_) => unreachable!("a variant was chosen for the device"),
+            VariantSelection::ByDevice(choose) => choose(target)?,
             VariantSelection::Failed(error) => return Err(Error::clone(error)),
         };
         arg::check(self.kernel, variant, &self.args, on)?;

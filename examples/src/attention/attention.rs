@@ -160,7 +160,7 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         self.launch_optional_lse(on, out.sequences(), Some(lse.into()))
     }
 
-    fn launch_optional_lse(
+    pub(crate) fn launch_optional_lse(
         &self,
         on: impl LaunchOn,
         out: ViewMut<'_, T, 4>,

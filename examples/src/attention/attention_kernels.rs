@@ -2,6 +2,8 @@
 
 use dsl_runtime::prelude::*;
 
+use crate::query_tile::AttentionMask;
+
 #[fuse_module]
 mod kernels {
     use dsl_runtime::prelude::*;
@@ -132,8 +134,6 @@ mod kernels {
 
 pub use kernels::attention;
 
-use crate::query_tile::AttentionMask;
-
 /// Queries of the tiles of rows of 64 elements.
 const LARGE: usize = 192;
 const SMALL: usize = 128;
@@ -153,11 +153,11 @@ fn prefers_large_tiles(
     mask: AttentionMask,
     [sequences, heads, queries, _]: [usize; 4],
 ) -> bool {
-    let sm_count = device.parallelism();
-    let tiles = |rows: usize| sequences * heads * queries.div_ceil(rows);
     if !device.has_wgmma() {
         return false;
     }
+    let sm_count = device.parallelism();
+    let tiles = |rows: usize| sequences * heads * queries.div_ceil(rows);
     if mask == AttentionMask::None {
         let waves = |rows: usize| tiles(rows).div_ceil(sm_count) as f64;
         return waves(LARGE) <= SMALL_TIME * waves(SMALL);

@@ -42,6 +42,7 @@ use crate::form::Form;
 use crate::packed_qkv::HostQkv;
 use crate::reference::{Expected, unit_roundoff};
 use crate::rope::Heads;
+use crate::sequences::SequencesMut;
 use crate::shape::Checks;
 
 const CHECKS: Checks = Checks("rotary_attention");
@@ -298,10 +299,7 @@ impl<'a, T: HalfFloat> RotaryAttention<'a, T> {
         let attention =
             Attention::new(q.view(self.q.shape())?, k.view(self.k.shape())?, self.v).scale(self.scale);
         let attention = if self.is_causal { attention.causal() } else { attention };
-        match lse {
-            Some(lse) => attention.launch_with_lse(on, out, lse),
-            None => attention.launch(on, out),
-        }
+        attention.launch_optional_lse(on, out.sequences(), lse)
     }
 
     /// Rotates rows, of which the first has a position, into contiguous heads.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
-use quote::quote;
+use quote::{ToTokens, quote};
 use tile_ir::frontend::syntax::{self, FnItem, Import, Items, StructItem, Wanted};
 use tile_ir::support::diagnostic::source_text;
 use xxhash_rust::xxh3::xxh3_64;
@@ -152,7 +152,7 @@ fn public_fields(item: &syn::Item) -> String {
                 lines += &format!("    ///{}\n", text.value());
             }
         }
-        lines += &format!("    {}: {},\n", source_text(quote! { #ident }), source_text(quote! { #ty }));
+        lines += &format!("    {}: {},\n", ident.to_token_stream(), source_text(quote! { #ty }));
     }
     let is_private = |field: &syn::Field| matches!(field.vis, syn::Visibility::Inherited);
     if own.fields.iter().any(is_private) {

@@ -15,12 +15,16 @@ impl Items {
         if let Some((items, path)) = self.import(std::slice::from_ref(name), &self.imports) {
             return path.last().map(|name| items.enum_values(name)).unwrap_or_default();
         }
-        let of_enum = self.constants.iter().filter(|own| own.path.len() == 2 && own.path[0] == *name);
         let value = |own: &ConstItem| match own.value.as_ref()?.kind {
             ExprKind::Int { value, .. } => Some(value),
             _ => None,
         };
-        of_enum.map(value).collect()
+        self.variants_of(name).map(value).collect()
+    }
+
+    /// The variants of an enum that is declared here.
+    pub fn variants_of(&self, name: &Ident) -> impl Iterator<Item = &ConstItem> {
+        self.constants.iter().filter(move |own| own.path.len() == 2 && own.path[0] == *name)
     }
 }
 

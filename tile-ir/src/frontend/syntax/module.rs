@@ -229,9 +229,9 @@ fn named_values(tokens: TokenStream, items: &Items, in_list: bool) -> TokenStrea
     let mut i = 0;
     while i < tokens.len() {
         let condition = condition_length(&tokens[i..]);
-        changed.extend_from_slice(&tokens[i..i + condition]);
-        i += condition;
         if condition > 0 {
+            changed.extend_from_slice(&tokens[i..i + condition]);
+            i += condition;
             continue;
         }
         if let Some(path) = listed_path(&tokens[i..], in_list)

@@ -41,9 +41,7 @@ impl Check<'_> {
 
     /// Whether a name is that of an enum in scope.
     pub(super) fn is_enum(&self, name: &Ident) -> bool {
-        let is_declared = |items: &Items, name: &Ident| {
-            items.constants.iter().any(|own| own.path.len() == 2 && own.path[0] == *name)
-        };
+        let is_declared = |items: &Items, name: &Ident| items.variants_of(name).next().is_some();
         self.item_scope.levels().any(|level| {
             let imported = level.import(std::slice::from_ref(name));
             is_declared(&level.items, name)
@@ -74,8 +72,8 @@ impl Check<'_> {
             return self.item_of(&scope, &path, loc);
         }
         let [owner, name] = path else { return None };
-        let of_owner = items.constants.iter().filter(|own| own.path.len() == 2 && own.path[0] == *owner);
-        let variants: Vec<String> = of_owner.map(|own| format!("`{}`", own.path[1])).collect();
+        let variants: Vec<String> =
+            items.variants_of(owner).map(|own| format!("`{}`", own.path[1])).collect();
         if variants.is_empty() {
             return None;
         }
