@@ -1,6 +1,5 @@
 //! The element types that kernels of the library are compiled for.
 
-use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
 mod sealed {
@@ -21,11 +20,7 @@ pub trait LibraryElement: Element + sealed::Sealed {}
     label = "not a float type of the library",
     note = "its float types are f32, f16 and bf16"
 )]
-pub trait LibraryFloat: Float + LibraryElement {
-    /// Launches the kernels for the width of this type.
-    #[doc(hidden)]
-    fn launch_by_width(launch: impl ByWidth<Self>, on: impl LaunchOn) -> Result<()>;
-}
+pub trait LibraryFloat: Float + LibraryElement {}
 
 /// `f16` or `bf16`: the element types of operations on tensor cores, such as attention.
 #[diagnostic::on_unimplemented(
@@ -43,59 +38,16 @@ pub trait HalfFloat: LibraryFloat {}
 )]
 pub trait QuantizedElement: LibraryElement {}
 
-/// A launch that takes other kernels for `f32` than for 16-bit floats.
-#[doc(hidden)]
-pub trait ByWidth<T: LibraryFloat> {
-    /// Launches the kernels of 16-bit floats.
-    fn launch_half(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: HalfFloat;
+/// `i32` or `f32`: what products of quantized elements are added in.
+pub trait Accumulator: Element + sealed::Sealed {}
 
-    /// Launches the kernels of `f32`.
-    fn launch_single(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: SingleFloat;
-}
+impl Accumulator for i32 {}
+impl Accumulator for f32 {}
+impl sealed::Sealed for i32 {}
 
-/// `f32`, as generic code knows it: its tensors are those of `f32`.
-#[doc(hidden)]
-pub trait SingleFloat: LibraryFloat {
-    fn slice(of: Slice<'_, Self>) -> Slice<'_, f32>;
-    fn view<const R: usize>(of: View<'_, Self, R>) -> View<'_, f32, R>;
-    fn view_mut<const R: usize>(of: ViewMut<'_, Self, R>) -> ViewMut<'_, f32, R>;
-}
-
-impl SingleFloat for f32 {
-    fn slice(of: Slice<'_, f32>) -> Slice<'_, f32> {
-        of
-    }
-
-    fn view<const R: usize>(of: View<'_, f32, R>) -> View<'_, f32, R> {
-        of
-    }
-
-    fn view_mut<const R: usize>(of: ViewMut<'_, f32, R>) -> ViewMut<'_, f32, R> {
-        of
-    }
-}
-
-impl LibraryFloat for f32 {
-    fn launch_by_width(launch: impl ByWidth<f32>, on: impl LaunchOn) -> Result<()> {
-        launch.launch_single(on)
-    }
-}
-
-impl LibraryFloat for f16 {
-    fn launch_by_width(launch: impl ByWidth<f16>, on: impl LaunchOn) -> Result<()> {
-        launch.launch_half(on)
-    }
-}
-
-impl LibraryFloat for bf16 {
-    fn launch_by_width(launch: impl ByWidth<bf16>, on: impl LaunchOn) -> Result<()> {
-        launch.launch_half(on)
-    }
-}
+impl LibraryFloat for f32 {}
+impl LibraryFloat for f16 {}
+impl LibraryFloat for bf16 {}
 
 impl HalfFloat for f16 {}
 impl HalfFloat for bf16 {}

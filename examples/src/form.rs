@@ -2,8 +2,9 @@
 
 use std::ops::Add;
 
-use dsl_runtime::Error;
+use dsl_runtime::{DType, Result};
 
+use crate::float::LibraryFloat;
 use crate::shape::Checks;
 
 /// One kernel, or one for each operation. Functions that have both choose by measurement, and say which in a line of
@@ -16,9 +17,12 @@ pub enum Form {
     Separate,
 }
 
-/// The error of asking for the fused form of an operation on `f32`.
-pub(crate) fn no_fused_f32(checks: Checks) -> Error {
-    checks.error("there is no fused form of f32, only of f16 and bf16".to_string())
+/// Refuses the fused form of an operation on `f32`.
+pub(crate) fn check_fused<T: LibraryFloat>(checks: Checks) -> Result<()> {
+    match T::DTYPE {
+        DType::F32 => Err(checks.error("there is no fused form of f32, only of f16 and bf16".to_string())),
+        _ => Ok(()),
+    }
 }
 
 /// What a chain of operations costs.

@@ -361,8 +361,6 @@ kernels! {
         matmul_tiles::matmul,
         matmul_tiles::matmul_f32,
         matmul_tiles::matmul_small,
-        matmul_tiles::matmul_tf32,
-        matmul_tiles::matmul_tf32_split_k,
         matmul_tiles::matmul_warp_split_k,
         matmul_tiles::matmul_split_k,
         matmul_tiles::reduce_split_k,
@@ -383,6 +381,7 @@ kernels! {
         quantize::quantize,
         quantize::quantize_short,
         quantize::quantize_wide,
+        quantize::quantize_long,
         quantize::dequantize_add,
     ]
     feature = "quantized-matmul" => [
@@ -394,7 +393,6 @@ kernels! {
     ]
     feature = "moe" => [
         moe_kernels::group_by_expert,
-        moe_kernels::quantize_f32,
         moe_kernels::experts_gate_up,
         moe_kernels::experts_down,
         moe_kernels::combine_choices,

@@ -6,8 +6,9 @@ use anyhow::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::float::LibraryFloat;
 use fused_kernels::gating::TopkGating;
-use fused_kernels::moe::{Experts, Moe, Routing, quantize_rows};
+use fused_kernels::moe::{Experts, Moe, Routing};
 use fused_kernels::moe_reference::{HostExperts, reference};
+use fused_kernels::quantize::Quantize;
 use fused_kernels::reference::Expected;
 
 use crate::Options;
@@ -45,7 +46,7 @@ pub fn routed<T: LibraryFloat>(options: &Options) -> Result<()> {
     // The reference begins with quantized rows: what half a step in each of thousands of terms could make would hide all else.
     let (mut rows, mut row_scales) = (device.zeros::<i8>(tokens * k)?, device.zeros::<f32>(tokens)?);
     if !bx.is_empty() {
-        quantize_rows(&device, (bx.slice(..), k), rows.slice_mut(..), row_scales.slice_mut(..))?;
+        Quantize::new(&bx, k).to_i8(&device, rows.slice_mut(..), row_scales.slice_mut(..))?;
     }
     let (rows, row_scales) = (rows.download()?, row_scales.download()?);
     let exact =

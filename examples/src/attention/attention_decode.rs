@@ -148,7 +148,10 @@ pub fn attention_split<
 }
 
 /// Combines at most `S` splits of a query of a head: the grid counts queries, heads, and `D` elements of the row each.
-#[fuse_kernel(T = [f16, bf16], num_warps = 4, configs = [{ D: 64, S: 32 }, { D: 32, S: 128 }])]
+#[fuse_kernel(
+    T = [f16, bf16], num_warps = 4, configs = [{ D: 64, S: 32 }, { D: 32, S: 128 }],
+    when = partial_ml.shape()[0] <= S,
+)]
 pub fn combine_splits<T: HalfFloat, const D: usize, const S: usize>(
     partial_acc: &View<f32, 4>,
     partial_ml: &View<f32, 4>,
@@ -367,13 +370,9 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         )?;
         let partial_ml = partial_ml.slice(..).view([splits, heads, queries, 2])?;
         let lse = lse_rows(&mut lse, [heads, queries])?;
-        if splits <= 32 {
-            let call = combine_splits::<T, 64, 32>(partial_acc, partial_ml, out, lse);
-            call.grid((queries, heads, elements.div_ceil(64))).launch(on)
-        } else {
-            let call = combine_splits::<T, 32, MAX_SPLITS>(partial_acc, partial_ml, out, lse);
-            call.grid((queries, heads, elements.div_ceil(32))).launch(on)
-        }
+        combine_splits(partial_acc, partial_ml, out, lse)
+            .grid_by(|chosen| (queries, heads, elements.div_ceil(chosen.constant("D"))))
+            .launch(on)
     }
 
     fn split_plan(&self, on: impl LaunchOn) -> SplitPlan {

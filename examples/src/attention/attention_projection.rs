@@ -34,7 +34,7 @@ use crate::attention::{Attention, AttentionExtents, for_powers};
 use crate::attention_reference::{self, Rules};
 use crate::float::HalfFloat;
 use crate::form::{Cost, Form};
-use crate::matmul::{Matmul, Tile};
+use crate::matmul::{Matmul, TileShape};
 use crate::matmul_operands::are_lines_aligned;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
@@ -53,6 +53,7 @@ const CHECKS: Checks = Checks("attention_projection");
         { D: 128, M: 64, N: 128, K: 64 },
         { D: 128, M: 128, N: 128, K: 64 },
     ],
+    when = tile == TileShape::new(M, N) && q.shape()[3] <= D,
 )]
 pub fn attention_projection<T: HalfFloat, const D: usize, const M: usize, const N: usize, const K: usize>(
     q: &View<T, 4>,
@@ -65,6 +66,7 @@ pub fn attention_projection<T: HalfFloat, const D: usize, const M: usize, const 
     group: i32,
     right: i32,
     scale: f32,
+    #[host] tile: TileShape,
 ) {
     use crate::online_softmax::OnlineSoftmax;
 
@@ -281,15 +283,15 @@ pub const MAX_KEYS: usize = 256;
 const MAX_ELEMENTS: usize = 128;
 
 /// Tiles of the result: of few queries, and of more.
-const SMALL: Tile = Tile { rows: 64, cols: 128 };
-const LARGE: Tile = Tile { rows: 128, cols: 128 };
+const SMALL: TileShape = TileShape { rows: 64, cols: 128 };
+const LARGE: TileShape = TileShape { rows: 128, cols: 128 };
 
 impl ProjectionProblem {
-    fn programs(&self, tile: Tile) -> usize {
+    fn programs(&self, tile: TileShape) -> usize {
         tile.count([self.sequences, self.queries, self.n])
     }
 
-    fn tile(&self, on: impl LaunchOn) -> Tile {
+    fn tile(&self, on: impl LaunchOn) -> TileShape {
         if self.programs(LARGE) >= on.parallelism() { LARGE } else { SMALL }
     }
 
@@ -332,14 +334,10 @@ impl<T: HalfFloat> ProjectionOperands<'_, T> {
             return Err(CHECKS.error(reason));
         }
         let tile = problem.tile(on);
-        let call = match (tile, elements) {
-            (LARGE, ..=64) => attention_projection::<T, 64, { LARGE.rows }, { LARGE.cols }, 128>,
-            (_, ..=64) => attention_projection::<T, 64, { SMALL.rows }, { SMALL.cols }, 64>,
-            (LARGE, _) => attention_projection::<T, 128, { LARGE.rows }, { LARGE.cols }, 64>,
-            _ => attention_projection::<T, 128, { SMALL.rows }, { SMALL.cols }, 64>,
-        };
         let grid = (sequences * queries.div_ceil(tile.rows), problem.n.div_ceil(tile.cols));
-        call(q, k, v, weight, bias, residual, out, group, right, scale).grid(grid).launch(on)
+        attention_projection(q, k, v, weight, bias, residual, out, group, right, scale, tile)
+            .grid(grid)
+            .launch(on)
     }
 }
 

@@ -26,11 +26,11 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
 use crate::activation::Activation;
-use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
-use crate::form::{Cost, Form, no_fused_f32};
+use crate::float::LibraryFloat;
+use crate::form::{Cost, Form, check_fused};
 use crate::layer_norm::LayerNorm;
 use crate::layer_norm_gelu::{self, LayerNormGelu};
-use crate::matmul::{Matmul, Tile};
+use crate::matmul::{Matmul, TileShape};
 use crate::matmul_operands::is_aligned;
 use crate::norm_activation::NormActivation;
 use crate::norm_linear::Norm;
@@ -45,8 +45,9 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::activation::activate;
-    use crate::float::HalfFloat;
+    use crate::float::LibraryFloat;
     use crate::mainloop::matmul_mainloop;
+    use crate::matmul_block::TileShape;
 
     /// A program computes `M` rows of up to `N` columns in steps of `K`. It is RMSNorm where `subtract_mean` is 0. Absent
     /// arguments have no elements: `bias`, `residual` and `beta`.
@@ -57,9 +58,10 @@ mod kernels {
             { M: 64, N: 128, K: 64 },
             { M: 16, N: 256, K: 64, num_warps: 4, num_stages: 4 },
             { M: 64, N: 256, K: 64, num_warps: 8 },
-            ],
+        ],
+        when = tile == TileShape::new(M, N),
     )]
-    pub fn linear_norm<T: HalfFloat, const M: usize, const N: usize, const K: usize>(
+    pub fn linear_norm<T: LibraryFloat, const M: usize, const N: usize, const K: usize>(
         x: &View<T, 2>,
         weight: &View<T, 2>,
         bias: &View<T, 2>,
@@ -70,6 +72,7 @@ mod kernels {
         subtract_mean: i32,
         act: i32,
         eps: f32,
+        #[host] tile: TileShape,
     ) {
         let (row, n) = (tl::program_id(0) * M, out.shape::<i32>(1));
         let acc = matmul_mainloop::<T, i64, M, N, K, false>(x, weight, row, 0, 0, x.shape(1));
@@ -173,24 +176,30 @@ impl<'a, T: LibraryFloat> LinearNorm<'a, T> {
         if rows * n == 0 {
             return Ok(());
         }
-        let x = self.x.view([rows, k])?;
+        let (x, is_layer_norm) = (self.x.view([rows, k])?, beta.is_some());
         if form == Form::Fused {
+            let tile = fused_tile::<T>(on, [rows, n])?;
             let line = |of: Slice<'a, T>| of.view([1, of.len()]);
             let nothing = gamma.slice(..0);
+            let [bias, gamma, beta] = [self.bias.unwrap_or(nothing), gamma, beta.unwrap_or(nothing)];
             let residual = self.residual.map_or(nothing.view([0, 0]), |residual| residual.view([rows, n]))?;
-            let fused = FusedLinearNorm {
+            let (bias, gamma, beta, out) = (line(bias)?, line(gamma)?, line(beta)?, out.view_mut([rows, n])?);
+            let (subtract_mean, act) = (is_layer_norm.into(), self.activation as i32);
+            return linear_norm(
                 x,
-                weight: self.weight,
-                bias: line(self.bias.unwrap_or(nothing))?,
+                self.weight,
+                bias,
                 residual,
-                gamma: line(gamma)?,
-                beta: line(beta.unwrap_or(nothing))?,
-                out: out.view_mut([rows, n])?,
-                subtract_mean: beta.is_some(),
-                activation: self.activation,
-                eps: self.eps,
-            };
-            return T::launch_by_width(fused, on);
+                gamma,
+                beta,
+                out,
+                subtract_mean,
+                act,
+                self.eps,
+                tile,
+            )
+            .grid(rows.div_ceil(tile.rows))
+            .launch(on);
         }
         let mut pre_norm = on.temporary::<T>(rows * n)?;
         let linear = Matmul::new(x, self.weight);
@@ -231,7 +240,7 @@ impl<'a, T: LibraryFloat> LinearNorm<'a, T> {
         let [k, n] = self.weight.shape();
         let in_vectors = [k, n].into_iter().all(|extent| extent.is_multiple_of(16 / size_of::<T>()));
         let is_small = k * n * size_of::<T>() <= SMALL_WEIGHT;
-        let pays = |tile: Tile| is_small || occupies_half(on, tile, rows);
+        let pays = |tile: TileShape| is_small || occupies_half(on, tile, rows);
         let fuses = size_of::<T>() == 2
             && is_aligned(&self.weight.batch())
             && on.shared_bytes().is_some()
@@ -257,60 +266,22 @@ impl<'a, T: LibraryFloat> LinearNorm<'a, T> {
     }
 }
 
-/// The checked arguments of the fused form.
-struct FusedLinearNorm<'a, 'o, T: LibraryFloat> {
-    x: View<'a, T, 2>,
-    weight: View<'a, T, 2>,
-    bias: View<'a, T, 2>,
-    residual: View<'a, T, 2>,
-    gamma: View<'a, T, 2>,
-    beta: View<'a, T, 2>,
-    out: ViewMut<'o, T, 2>,
-    subtract_mean: bool,
-    activation: Activation,
-    eps: f32,
-}
-
-impl<T: LibraryFloat> ByWidth<T> for FusedLinearNorm<'_, '_, T> {
-    fn launch_half(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: HalfFloat,
-    {
-        let FusedLinearNorm { x, weight, bias, residual, gamma, beta, out, .. } = self;
-        let ([rows, n], subtract_mean, act) =
-            (out.shape(), self.subtract_mean.into(), self.activation as i32);
-        let Some(tile) = tile(on, [rows, n]) else {
-            let reason = format!("rows have {n} columns, the most of the fused form is {MAX_COLS}");
-            return Err(CHECKS.error(reason));
-        };
-        let call = match (tile.rows, tile.cols) {
-            (16, 128) => linear_norm::<T, 16, 128, 64>,
-            (64, 128) => linear_norm::<T, 64, 128, 64>,
-            (16, _) => linear_norm::<T, 16, 256, 64>,
-            _ => linear_norm::<T, 64, 256, 64>,
-        };
-        call(x, weight, bias, residual, gamma, beta, out, subtract_mean, act, self.eps)
-            .grid(rows.div_ceil(tile.rows))
-            .launch(on)
-    }
-
-    fn launch_single(self, _: impl LaunchOn) -> Result<()>
-    where
-        T: SingleFloat,
-    {
-        Err(no_fused_f32(CHECKS))
-    }
-}
-
 /// Bytes of weights that one program reads in about the time of a launch: 2.6 us at 100 GB/s.
 const SMALL_WEIGHT: usize = 256 << 10;
 
 /// The tiles for rows of up to so many columns: for few rows, and for rows that occupy the SMs.
-const NARROW: [Tile; 2] = [Tile { rows: 16, cols: 128 }, Tile { rows: 64, cols: 128 }];
-const MIDDLE: [Tile; 2] = [Tile { rows: 16, cols: 256 }, Tile { rows: 64, cols: 256 }];
+const NARROW: [TileShape; 2] = [TileShape::new(16, 128), TileShape::new(64, 128)];
+const MIDDLE: [TileShape; 2] = [TileShape::new(16, 256), TileShape::new(64, 256)];
+
+/// The tile of the fused form, if it has one.
+fn fused_tile<T: LibraryFloat>(on: impl LaunchOn, [rows, n]: [usize; 2]) -> Result<TileShape> {
+    check_fused::<T>(CHECKS)?;
+    let none = || format!("rows have {n} columns, the most of the fused form is {MAX_COLS}");
+    tile(on, [rows, n]).ok_or_else(|| CHECKS.error(none()))
+}
 
 /// The tile for so many rows: the large one where programs of it occupy half of the SMs.
-fn tile(on: impl LaunchOn, [rows, n]: [usize; 2]) -> Option<Tile> {
+fn tile(on: impl LaunchOn, [rows, n]: [usize; 2]) -> Option<TileShape> {
     let [small, large] = match n {
         0..=128 => NARROW,
         129..=MAX_COLS => MIDDLE,
@@ -319,7 +290,7 @@ fn tile(on: impl LaunchOn, [rows, n]: [usize; 2]) -> Option<Tile> {
     Some(if occupies_half(on, large, rows) { large } else { small })
 }
 
-fn occupies_half(on: impl LaunchOn, tile: Tile, rows: usize) -> bool {
+fn occupies_half(on: impl LaunchOn, tile: TileShape, rows: usize) -> bool {
     2 * rows.div_ceil(tile.rows) >= on.parallelism()
 }
 

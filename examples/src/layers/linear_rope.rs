@@ -21,9 +21,9 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
-use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
-use crate::form::{Form, no_fused_f32};
-use crate::matmul::{Matmul, Tile};
+use crate::float::LibraryFloat;
+use crate::form::{Form, check_fused};
+use crate::matmul::{Matmul, TileShape};
 use crate::reference::{Expected, unit_roundoff};
 use crate::rope::{Angles, HostAngles};
 use crate::shape::Checks;
@@ -41,8 +41,9 @@ const CHECKS: Checks = Checks("linear_rope");
 mod kernels {
     use dsl_runtime::prelude::*;
 
-    use crate::float::{HalfFloat, LibraryFloat};
+    use crate::float::LibraryFloat;
     use crate::mainloop::matmul_mainloop;
+    use crate::matmul_block::TileShape;
 
     /// A program computes `M x N` elements in steps of `K`; tiles are swizzled in groups of sixteen rows of them.
     #[fuse_kernel(
@@ -52,8 +53,9 @@ mod kernels {
             { M: 64, N: 64, K: 128 },
             { M: 128, N: 128, K: 64 },
         ],
+        when = tile == TileShape::new(M, N),
     )]
-    pub fn linear_rope<T: HalfFloat, const M: usize, const N: usize, const K: usize>(
+    pub fn linear_rope<T: LibraryFloat, const M: usize, const N: usize, const K: usize>(
         x: &View<T, 2>,
         weight: &View<T, 2>,
         bias: &View<T, 2>,
@@ -63,6 +65,7 @@ mod kernels {
         out: &mut View<T, 2>,
         rotated: i32,
         half: i32,
+        #[host] tile: TileShape,
     ) {
         let rows = out.shape::<i32>(0);
         let (grid_m, grid_n) = (tl::cdiv(rows, M), tl::cdiv(out.shape::<i32>(1), N));
@@ -232,10 +235,15 @@ impl<'a, T: LibraryFloat> LinearRope<'a, T> {
         }
         let x = self.x.view([rows, k])?;
         if form == Form::Fused {
+            check_fused::<T>(CHECKS)?;
             let bias = self.bias.unwrap_or(self.x.slice(..0));
-            let bias = bias.view([1, bias.len()])?;
-            let (weight, angles, out) = (self.weight, self.angles, out.view_mut([rows, n])?);
-            return T::launch_by_width(FusedLinearRope { x, weight, bias, angles, rotated, out }, on);
+            let (bias, out) = (bias.view([1, bias.len()])?, out.view_mut([rows, n])?);
+            let Angles { positions, cos, sin, .. } = self.angles;
+            let tile = tile(on, [rows, n]).unwrap_or(LARGE);
+            let [rotated, half] = [rotated, half].map(|count| count as i32);
+            return linear_rope(x, self.weight, bias, positions, cos, sin, out, rotated, half, tile)
+                .grid(tile.count([1, rows, n]))
+                .launch(on);
         }
         let matmul_call = Matmul::new(x, self.weight);
         let matmul_call = self.bias.map_or(matmul_call, |bias| matmul_call.bias(bias));
@@ -276,55 +284,18 @@ pub(crate) fn form<T: LibraryFloat>(on: impl LaunchOn, rows: usize, [k, n]: [usi
 }
 
 /// The largest tile that has registers for the angles.
-const LARGE: Tile = Tile { rows: 128, cols: 128 };
+const LARGE: TileShape = TileShape { rows: 128, cols: 128 };
 
 /// The tile of a single wave, if there is one that leaves few SMs idle: with more waves a matmul has larger tiles, and the rotation is
 /// a small part of it.
-fn tile(on: impl LaunchOn, out: [usize; 2]) -> Option<Tile> {
+fn tile(on: impl LaunchOn, out: [usize; 2]) -> Option<TileShape> {
     let sm_count = on.parallelism();
     if out[0] <= SKINNY_N32.rows {
         return Some(SKINNY_N32);
     }
-    let fits = |tile: Tile, least: usize| (least..=sm_count).contains(&tile.count([1, out[0], out[1]]));
+    let fits = |tile: TileShape, least: usize| (least..=sm_count).contains(&tile.count([1, out[0], out[1]]));
     let tiles = [(SKINNY_M64, 0), (LARGE, sm_count / 2)];
     tiles.into_iter().find(|&(tile, least)| on.has_wgmma() && fits(tile, least)).map(|(tile, _)| tile)
-}
-
-/// The checked arguments of the fused form.
-struct FusedLinearRope<'a, 'o, T: LibraryFloat> {
-    x: View<'a, T, 2>,
-    weight: View<'a, T, 2>,
-    bias: View<'a, T, 2>,
-    angles: Angles<'a>,
-    rotated: usize,
-    out: ViewMut<'o, T, 2>,
-}
-
-impl<T: LibraryFloat> ByWidth<T> for FusedLinearRope<'_, '_, T> {
-    fn launch_half(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: HalfFloat,
-    {
-        let FusedLinearRope { x, weight, bias, angles: Angles { positions, cos, sin, half }, rotated, out } =
-            self;
-        let ([rows, n], rotated, half) = (out.shape(), rotated as i32, half as i32);
-        let tile = tile(on, [rows, n]).unwrap_or(LARGE);
-        let call = match tile {
-            SKINNY_N32 => linear_rope::<T, { SKINNY_N32.rows }, { SKINNY_N32.cols }, 256>,
-            SKINNY_M64 => linear_rope::<T, { SKINNY_M64.rows }, { SKINNY_M64.cols }, 128>,
-            _ => linear_rope::<T, { LARGE.rows }, { LARGE.cols }, 64>,
-        };
-        call(x, weight, bias, positions, cos, sin, out, rotated, half)
-            .grid(tile.count([1, rows, n]))
-            .launch(on)
-    }
-
-    fn launch_single(self, _: impl LaunchOn) -> Result<()>
-    where
-        T: SingleFloat,
-    {
-        Err(no_fused_f32(CHECKS))
-    }
 }
 
 /// What either form computes of `x`, `[rows, k]`, and `weight`, `[k, n]`, in `f64`, and the bound that the module's documentation states

@@ -24,10 +24,10 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
 use crate::activation::Activation;
-use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
-use crate::form::{Form, no_fused_f32};
+use crate::float::LibraryFloat;
+use crate::form::{Form, check_fused};
 use crate::layer_norm::LayerNorm;
-use crate::matmul::{Matmul, Tile};
+use crate::matmul::{Matmul, TileShape};
 use crate::matmul_dispatch::EPILOGUE;
 use crate::reference::{Expected, unit_roundoff};
 use crate::rms_norm::RmsNorm;
@@ -36,11 +36,8 @@ use crate::shape::Checks;
 /// The most rows that [`NormLinear::launch`] normalizes and multiplies in one kernel: those of one tile.
 pub const FEW_ROWS: usize = 16;
 
-/// The tile of a fused matmul of a single wave.
-const SMALL_TILE: (usize, usize) = (32, 256);
-
-/// The tile of any other: `N` columns in steps of `K`.
-const LARGE_TILE: (usize, usize) = (64, 128);
+/// The tiles of the fused form: of a single wave, and of others.
+const TILES: [TileShape; 2] = [TileShape::new(FEW_ROWS, 32), TileShape::new(FEW_ROWS, 64)];
 
 /// The columns of a program that folds weights.
 const FOLD_COLS: usize = 32;
@@ -52,7 +49,7 @@ mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::activation::activate_in_epilogue;
-    use crate::float::{HalfFloat, LibraryFloat};
+    use crate::float::LibraryFloat;
 
     /// Scales `N` columns of `weight` by `gamma`, one for each row, and writes their sums and `beta · weight + bias`. There may be
     /// no `beta` and no `bias`.
@@ -96,10 +93,10 @@ mod kernels {
             { SUBTRACT_MEAN: true, M: 16, N: 32, K: 128 },
             { SUBTRACT_MEAN: true, M: 16, N: 64, K: 128 },
         ],
-        num_warps = 4, num_stages = 4,
+        num_warps = 4, num_stages = 4, when = SUBTRACT_MEAN == subtract_mean && N == cols,
     )]
     pub fn norm_linear<
-        T: HalfFloat,
+        T: LibraryFloat,
         const SUBTRACT_MEAN: bool,
         const M: usize,
         const N: usize,
@@ -112,6 +109,8 @@ mod kernels {
         out: &mut View<T, 2>,
         act: i32,
         eps: f32,
+        #[host] subtract_mean: bool,
+        #[host] cols: usize,
     ) {
         let grid_n = tl::cdiv(out.shape::<i32>(1), N);
         let (row, col) = (tl::program_id(0) / grid_n * M, tl::program_id(0) % grid_n * N);
@@ -321,10 +320,25 @@ impl<'a, T: LibraryFloat> NormLinear<'a, T> {
         }
         let x = self.x.view([rows, k])?;
         match form {
-            Form::Fused => T::launch_by_width(
-                FusedNormLinear { x, layer: self.layer, activation, eps: self.eps, out },
-                on,
-            ),
+            Form::Fused => {
+                check_fused::<T>(CHECKS)?;
+                let (layer, subtract_mean) = (self.layer, self.layer.subtract_mean);
+                let (sums, bias) = (layer.sums.view([1, n])?, layer.constants.view([1, n])?);
+                let tile = tile(on, [rows, n], subtract_mean);
+                norm_linear(
+                    x,
+                    layer.weight()?,
+                    sums,
+                    bias,
+                    out,
+                    activation as i32,
+                    self.eps,
+                    subtract_mean,
+                    tile.cols,
+                )
+                .grid(tile.count([1, rows, n]))
+                .launch(on)
+            }
             Form::Separate => {
                 let mut normalized = on.temporary::<T>(rows * k)?;
                 self.layer.normalize(on, self.x, normalized.slice_mut(), self.eps)?;
@@ -344,46 +358,17 @@ pub(crate) fn form<T: LibraryFloat>(on: impl LaunchOn, rows: usize, layer: [usiz
     if size_of::<T>() == 2 && fuses { Form::Fused } else { Form::Separate }
 }
 
-/// The checked arguments of the fused form.
-struct FusedNormLinear<'a, 'o, T: LibraryFloat> {
-    x: View<'a, T, 2>,
-    layer: &'a FoldedLinear<T>,
-    activation: Activation,
-    eps: f32,
-    out: ViewMut<'o, T, 2>,
-}
-
-impl<T: LibraryFloat> ByWidth<T> for FusedNormLinear<'_, '_, T> {
-    fn launch_half(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: HalfFloat,
-    {
-        let FusedNormLinear { x, layer, activation, eps, out } = self;
-        let ([rows, n], act) = (out.shape(), activation as i32);
-        let (weight, sums, bias) = (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
-        let programs = |cols: usize| Tile { rows: FEW_ROWS, cols }.count([1, rows, n]);
-        // An SM runs two blocks of small tiles.
-        let is_small = if layer.subtract_mean {
-            2 * programs(LARGE_TILE.0) < on.parallelism()
-        } else {
-            programs(SMALL_TILE.0) <= 2 * on.parallelism()
-        };
-        let call = match (layer.subtract_mean, is_small) {
-            (true, true) => norm_linear::<T, true, FEW_ROWS, { SMALL_TILE.0 }, { LARGE_TILE.1 }>,
-            (true, false) => norm_linear::<T, true, FEW_ROWS, { LARGE_TILE.0 }, { LARGE_TILE.1 }>,
-            (false, true) => norm_linear::<T, false, FEW_ROWS, { SMALL_TILE.0 }, { SMALL_TILE.1 }>,
-            (false, false) => norm_linear::<T, false, FEW_ROWS, { LARGE_TILE.0 }, { LARGE_TILE.1 }>,
-        };
-        let grid = programs(if is_small { SMALL_TILE.0 } else { LARGE_TILE.0 });
-        call(x, weight, sums, bias, out, act, eps).grid(grid).launch(on)
-    }
-
-    fn launch_single(self, _: impl LaunchOn) -> Result<()>
-    where
-        T: SingleFloat,
-    {
-        Err(no_fused_f32(CHECKS))
-    }
+/// The tile of the fused form.
+fn tile(on: impl LaunchOn, [rows, n]: [usize; 2], subtract_mean: bool) -> TileShape {
+    let [small, large] = TILES;
+    let programs = |tile: TileShape| tile.count([1, rows, n]);
+    // An SM runs two blocks of small tiles.
+    let is_small = if subtract_mean {
+        2 * programs(large) < on.parallelism()
+    } else {
+        programs(small) <= 2 * on.parallelism()
+    };
+    if is_small { small } else { large }
 }
 
 /// The parameters of a norm and a linear layer on the host: `beta` where the norm is LayerNorm, `weight` row by row.

@@ -25,16 +25,15 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result, trace_choice};
 
 use crate::activation::Activation;
-use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
+use crate::float::LibraryFloat;
 use crate::form::Form;
 use crate::linear_combination::LinearCombination;
 use crate::matmul_block::Block;
-pub use crate::matmul_block::Tile;
-pub use crate::matmul_dispatch::MatmulOperands;
-use crate::matmul_dispatch::{CHECKS, EPILOGUE, dispatch_block, launch_split_k, problem};
-use crate::matmul_heuristic::{Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
+pub use crate::matmul_block::TileShape;
+use crate::matmul_dispatch::{CHECKS, EPILOGUE, MatmulOperands, in_block, problem};
+use crate::matmul_heuristic::{Config, LARGE, LARGEST, Problem, SMALL, WIDE};
 pub use crate::matmul_operands::{Matrices, MatricesMut};
-use crate::matmul_operands::{OperandCopy, SECTOR, copy_operands};
+use crate::matmul_operands::{SECTOR, copies_of};
 use crate::matmul_tf32;
 use crate::matmul_tiles::{
     gemv, matmul, matmul_f32, matmul_small, matmul_split_k, matmul_warp_split_k, reduce_split_k,
@@ -109,7 +108,7 @@ impl<'a, T: LibraryFloat> Matmul<'a, T> {
         let out = out.matrices();
         let Some(of) = self.operands(out.shape())? else { return Ok(()) };
         let config = config(on, &of, out.shape());
-        T::launch_by_width(Multiplication { of, config, out }, on)
+        of.launch(on, config, out)
     }
 
     /// The same with a configuration of the caller's, on any device.
@@ -132,7 +131,7 @@ impl<'a, T: LibraryFloat> Matmul<'a, T> {
             )));
         }
         let Some(of) = self.operands(out.shape())? else { return Ok(()) };
-        T::launch_by_width(Multiplication { of, config, out }, on)
+        of.launch(on, config, out)
     }
 
     /// Computes into a matrix, and adds a residual: in a launch of its own where [`adds_separately`] says so, which rounds the matmul
@@ -246,87 +245,71 @@ fn config<T: LibraryFloat>(on: impl LaunchOn, of: &MatmulOperands<'_, T>, out: [
     }
 }
 
-/// A matmul in a configuration.
-struct Multiplication<'a, 'o, T: LibraryFloat> {
-    of: MatmulOperands<'a, T>,
-    config: Config,
-    out: ViewMut<'o, T, 3>,
-}
+impl<T: LibraryFloat> MatmulOperands<'_, T> {
+    /// Launches the matmul in a configuration.
+    fn launch(self, on: impl LaunchOn, config: Config, out: ViewMut<'_, T, 3>) -> Result<()> {
+        let (given, to_transpose) = ([self.a, self.b], matmul_tf32::to_transpose(&self));
+        let transposed = [0, 1].map(|operand| self.tf32 && to_transpose == Some(operand));
+        let copies = copies_of(on, given, config.copies, transposed)?;
+        let [a, b] = copies.operands(given)?;
+        let of = MatmulOperands { a, b, ..self };
+        let launched = if config.split_k > 1 {
+            of.launch_split_k(on, config, out)
+        } else {
+            of.launch_whole(on, config.block, out)
+        };
+        in_block(CHECKS, launched, config.block)
+    }
 
-impl<T: LibraryFloat> ByWidth<T> for Multiplication<'_, '_, T> {
-    fn launch_half(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: HalfFloat,
-    {
-        let Multiplication { of, config, out } = self;
-        let (shape, act) = (out.shape(), of.activation as i32);
-        let [copy_a, copy_b] = config.copies;
-        let (a_copy, b_copy) =
-            (copy_a.then(|| OperandCopy::new(of.a)), copy_b.then(|| OperandCopy::new(of.b)));
-        let copies = copy_operands(on, [a_copy, b_copy])?;
-        let [a, b] = copies.operands([of.a, of.b])?;
-        let of = MatmulOperands { a, b, ..of };
-        if config.split_k > 1 {
-            return launch_split_k!(
-                T, on, of, out, config,
-                [128 x 192 x 64, 128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128], act
-            );
-        }
-        let (MatmulOperands { a, b, bias, residual, alpha, .. }, programs) =
-            (of, config.block.tile.count(shape));
-        let has_residual = residual.shape()[1] > 0;
-        match config.block {
-            Block { tile: Tile { rows: 1, .. }, .. } if shape[0] * shape[1] == 1 => {
+    /// Launches the kernel of a block.
+    fn launch_whole(self, on: impl LaunchOn, block: Block, out: ViewMut<'_, T, 3>) -> Result<()> {
+        let MatmulOperands { a, b, bias, residual, alpha, activation, tf32 } = self;
+        let (shape, act) = (out.shape(), activation as i32);
+        let (programs, has_residual) = (block.tile.count(shape), residual.shape()[1] > 0);
+        match block {
+            _ if size_of::<T>() == 4 => {
+                matmul_f32(a, b, bias, residual, out, alpha, act, block, tf32).grid(programs).launch(on)
+            }
+            Block { tile: TileShape { rows: 1, .. }, .. } if shape[0] * shape[1] == 1 => {
                 let (a, weight) = (a.matrix(0), b.matrix(0).permute([1, 0]));
-                dispatch_block!(config.block, [1 x 8 x 512, 1 x 2 x 1024], |_M, N, K| {
-                    gemv::<T, N, K>(a, weight, bias, residual, out, alpha, act).grid(programs).launch(on)
-                })
+                gemv(a, weight, bias, residual, out, alpha, act, block).grid(programs).launch(on)
             }
-            LARGEST if !has_residual => {
-                let call = matmul::<T, 128, 256, 64>;
-                call(a, b, bias, out, of.activation, alpha).grid(programs).launch(on)
-            }
-            WIDE if !has_residual => {
-                let call = matmul::<T, 128, 192, 64>;
-                call(a, b, bias, out, of.activation, alpha).grid(programs).launch(on)
+            LARGEST | WIDE if !has_residual => {
+                matmul(a, b, bias, out, activation, alpha, block).grid(programs).launch(on)
             }
             Block { tile: SKINNY_N16, k: SKINNY_K } => {
                 let (a, b) = (sliced(a, K_SLICES)?, sliced(b.permute([0, 2, 1]), K_SLICES)?);
-                let call =
-                    matmul_warp_split_k::<T, K_SLICES, { SKINNY_N16.rows }, { SKINNY_N16.cols }, SKINNY_K>;
-                call(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
-            }
-            block => dispatch_block!(
-                block,
-                [128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128, 64 x 64 x 64, 64 x 32 x 128, 16 x 32 x 128],
-                |M, N, K| matmul_small::<T, M, N, K>(a, b, bias, residual, out, alpha, act)
+                matmul_warp_split_k(a, b, bias, residual, out, alpha, act, block, K_SLICES)
                     .grid(programs)
                     .launch(on)
-            ),
+            }
+            _ => matmul_small(a, b, bias, residual, out, alpha, act, block).grid(programs).launch(on),
         }
     }
 
-    fn launch_single(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: SingleFloat,
-    {
-        let (of, config, out) = (self.of.of_f32(), self.config, T::view_mut(self.out));
-        if of.tf32 {
-            return matmul_tf32::multiply(on, of, config, out);
-        }
-        let act = of.activation as i32;
-        if config.split_k > 1 {
-            return launch_split_k!(f32, on, of, out, config, [64 x 64 x 16, 32 x 32 x 16], act);
-        }
-        let (MatmulOperands { a, b, bias, residual, alpha, .. }, programs) =
-            (of, config.block.tile.count(out.shape()));
-        if config.block == LARGE_BY_FMA && residual.shape()[1] == 0 && !of.has_activation() {
-            let call = matmul_f32::<128, 128, 16, false>(a, b, bias, residual, out, alpha, act);
-            return call.grid(programs).launch(on);
-        }
-        dispatch_block!(config.block, [64 x 128 x 16, 64 x 64 x 16, 32 x 32 x 16], |M, N, K| {
-            matmul_f32::<M, N, K, true>(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
-        })
+    /// Launches split-K with its reduction.
+    fn launch_split_k(self, on: impl LaunchOn, config: Config, out: ViewMut<'_, T, 3>) -> Result<()> {
+        let MatmulOperands { a, b, bias, residual, alpha, activation, tf32 } = self;
+        let (result, Config { block, split_k, .. }) = (out.shape(), config);
+        let [batches, m, n] = result;
+        let k_steps = a.shape()[2].div_ceil(split_k).div_ceil(block.k) as i32;
+        let shape = [split_k, batches, m, n];
+        let mut workspace = on.temporary::<f32>(shape.iter().product())?;
+        let partials = ViewMut::new(workspace.slice_mut(), shape)?;
+        matmul_split_k(a, b, partials, k_steps, block, tf32)
+            .grid((block.tile.count(result), split_k))
+            .launch(on)?;
+        let tile = if n <= SMALL_N {
+            REDUCE_SMALL_N
+        } else if batches * m * n <= REDUCE.rows * REDUCE.cols * on.parallelism() {
+            // More programs where rows are few.
+            TileShape { rows: 1, ..REDUCE }
+        } else {
+            REDUCE
+        };
+        reduce_split_k(workspace.slice().view(shape)?, bias, residual, out, alpha, activation as i32, tile)
+            .grid(tile.count(result))
+            .launch(on)
     }
 }
 

@@ -22,7 +22,7 @@
 use dsl_runtime::prelude::*;
 
 pub use crate::matmul_block::Block;
-use crate::matmul_block::Tile;
+use crate::matmul_block::TileShape;
 use crate::split_matmul;
 
 /// How a matmul is launched.
@@ -78,23 +78,19 @@ struct TileCost {
     splits: bool,
 }
 
-const fn block(rows: usize, cols: usize, k: usize) -> Block {
-    Block { tile: Tile { rows, cols }, k }
-}
-
 const fn time(iteration: f64, fixed: f64, blocks: usize) -> Time {
     Time { iteration, fixed, blocks }
 }
 
 /// The largest block, which adds no matrix.
-pub(crate) const LARGEST: Block = block(128, 256, 64);
-pub(crate) const LARGE: Block = block(128, 128, 64);
-pub(crate) const SMALL: Block = block(64, 128, 64);
-const MIDDLE: Block = block(64, 64, 128);
+pub(crate) const LARGEST: Block = Block::new(128, 256, 64);
+pub(crate) const LARGE: Block = Block::new(128, 128, 64);
+pub(crate) const SMALL: Block = Block::new(64, 128, 64);
+const MIDDLE: Block = Block::new(64, 64, 128);
 /// The block whose operand B must be K-major.
-const SLIM: Block = block(64, 32, 128);
+const SLIM: Block = Block::new(64, 32, 128);
 /// A block between these two, which adds no matrix.
-pub(crate) const WIDE: Block = block(128, 192, 64);
+pub(crate) const WIDE: Block = Block::new(128, 192, 64);
 
 const BLOCKS: [TileCost; 7] = [
     TileCost {
@@ -115,7 +111,7 @@ const BLOCKS: [TileCost; 7] = [
         splits: true,
     },
     TileCost {
-        block: block(64, 64, 64),
+        block: Block::new(64, 64, 64),
         tma: time(0.224, 0.32, 2),
         loads: time(1.24, 0.02, 6),
         odd: 0.24,
@@ -125,7 +121,7 @@ const BLOCKS: [TileCost; 7] = [
 ];
 
 /// The large block of `f32`, which has no activation and adds no matrix.
-pub(crate) const LARGE_BY_FMA: Block = block(128, 128, 16);
+pub(crate) const LARGE_BY_FMA: Block = Block::new(128, 128, 16);
 /// The cost of a block of `f32`, whose threads multiply by FMA: of operands whose rows are aligned, and of others.
 struct FmaCost {
     block: Block,
@@ -161,7 +157,7 @@ const FMA_BLOCKS: [FmaCost; 4] = [
         splits: false,
     },
     FmaCost {
-        block: block(64, 128, 16),
+        block: Block::new(64, 128, 16),
         aligned: fma(0.728, 0.763),
         odd: fma(0.747, 0.937),
         fixed: 3.78,
@@ -169,7 +165,7 @@ const FMA_BLOCKS: [FmaCost; 4] = [
         splits: false,
     },
     FmaCost {
-        block: block(64, 64, 16),
+        block: Block::new(64, 64, 16),
         aligned: fma(0.437, 0.412),
         odd: fma(0.452, 0.523),
         fixed: 1.11,
@@ -177,7 +173,7 @@ const FMA_BLOCKS: [FmaCost; 4] = [
         splits: true,
     },
     FmaCost {
-        block: block(32, 32, 16),
+        block: Block::new(32, 32, 16),
         aligned: fma(0.158, 0.268),
         odd: fma(0.169, 0.370),
         fixed: 0.708,
@@ -235,7 +231,7 @@ impl Problem {
                 [!has_residual && takes_b, of.splits]
             }
             _ => {
-                let whole = [LARGE, SMALL, MIDDLE, block(64, 64, 64)].contains(&of.block);
+                let whole = [LARGE, SMALL, MIDDLE, Block::new(64, 64, 64)].contains(&of.block);
                 [whole || of.block == LARGEST && !self.has_residual, [SMALL, MIDDLE].contains(&of.block)]
             }
         }
@@ -265,7 +261,7 @@ impl Problem {
         let fixed = if self.unaligned_out && split_k == 1 { fixed + of.odd } else { fixed };
         let programs = of.block.tile.count(self.out) * split_k;
         let co_resident = blocks.min(programs.div_ceil(sm_count)) - 1;
-        let Block { tile: Tile { rows, cols }, k } = self.block(of);
+        let Block { tile: TileShape { rows, cols }, k } = self.block(of);
         // Threads take as long for each element.
         let iteration = if by_tma { iteration } else { iteration * k as f64 / of.block.k as f64 };
         let iterations = self.k.div_ceil(k).div_ceil(split_k);
@@ -367,7 +363,7 @@ impl Problem {
         let split_k =
             if on.shared_bytes().is_some() { split_matmul::split_k(self.out, self.k, sm_count) } else { 1 };
         let [large, small] = blocks;
-        let tile = Tile::of([large.tile, small.tile], self.out, sm_count);
+        let tile = TileShape::of([large.tile, small.tile], self.out, sm_count);
         let block = if tile == large.tile && split_k == 1 { large } else { small };
         Config { block, split_k, copies: [false; 2] }
     }

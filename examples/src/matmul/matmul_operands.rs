@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{Result, Temporary};
 
 use crate::float::LibraryElement;
-use crate::matmul_block::Tile;
+use crate::matmul_block::TileShape;
 use crate::matmul_tiles::{align_both, align_rows, transpose_rows};
 use crate::split_matmul::{self, SMALL_N};
 
@@ -122,7 +122,7 @@ impl<'v, T: Element> OperandCopy<'v, T> {
     }
 
     /// Programs that copy a tile each.
-    fn programs(&self, tile: Tile) -> usize {
+    fn programs(&self, tile: TileShape) -> usize {
         tile.count(self.lines.shape())
     }
 }
@@ -141,42 +141,12 @@ impl<T: Element> Copies<'_, T> {
     }
 }
 
-/// Copies the rows of one operand with so many programs.
-fn copy_one<T: LibraryElement>(
-    on: impl LaunchOn,
-    (rows, out): (View<'_, T, 3>, ViewMut<'_, T, 3>),
-    tile: Tile,
-    grid: usize,
-) -> Result<()> {
-    let call = match tile {
-        SHORT_COPY => align_rows::<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>,
-        LONG_COPY => align_rows::<T, { LONG_COPY.rows }, { LONG_COPY.cols }>,
-        _ => align_rows::<T, { COPY.rows }, { COPY.cols }>,
-    };
-    call(rows, out).grid(grid).launch(on)
-}
-
-/// Copies the rows of both operands with so many programs.
-fn copy_both<T: LibraryElement>(
-    on: impl LaunchOn,
-    [(x, x_out), (y, y_out)]: [(View<'_, T, 3>, ViewMut<'_, T, 3>); 2],
-    tile: Tile,
-    grid: usize,
-) -> Result<()> {
-    let call = match tile {
-        SHORT_COPY => align_both::<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>,
-        LONG_COPY => align_both::<T, { LONG_COPY.rows }, { LONG_COPY.cols }>,
-        _ => align_both::<T, { COPY.rows }, { COPY.cols }>,
-    };
-    call(x, x_out, y, y_out).grid(grid).launch(on)
-}
-
 /// Copies one, both or none of the operands in their own order, with one launch.
 pub(crate) fn copy_operands<'v, T: LibraryElement>(
     on: impl LaunchOn,
     operands: [Option<OperandCopy<'v, T>>; 2],
 ) -> Result<Copies<'v, T>> {
-    let programs = |tile: Tile| operands.iter().flatten().map(|copy| copy.programs(tile)).sum::<usize>();
+    let programs = |tile: TileShape| operands.iter().flatten().map(|copy| copy.programs(tile)).sum::<usize>();
     let longest = operands.iter().flatten().map(|copy| copy.lines.shape()[2]).max().unwrap_or(0);
     let tile = if longest <= SMALL_N {
         SHORT_COPY
@@ -191,7 +161,7 @@ pub(crate) fn copy_operands<'v, T: LibraryElement>(
             let (mut a_memory, mut b_memory) = (a.memory(on)?, b.memory(on)?);
             let (mut a_slice, mut b_slice) = (a_memory.slice_mut(), b_memory.slice_mut());
             let (a_out, b_out) = (a.written(&mut a_slice)?, b.written(&mut b_slice)?);
-            copy_both(on, [(a.lines, a_out), (b.lines, b_out)], tile, grid)?;
+            align_both(a.lines, a_out, b.lines, b_out, tile).grid(grid).launch(on)?;
             [Some((a, a_memory)), Some((b, b_memory))]
         }
         [None, None] => [None, None],
@@ -200,7 +170,7 @@ pub(crate) fn copy_operands<'v, T: LibraryElement>(
             let mut memory = copy.memory(on)?;
             let mut slice = memory.slice_mut();
             let out = copy.written(&mut slice)?;
-            copy_one(on, (copy.lines, out), tile, grid)?;
+            align_rows(copy.lines, out, tile).grid(grid).launch(on)?;
             if a.is_some() { [Some((copy, memory)), None] } else { [None, Some((copy, memory))] }
         }
     }))
@@ -229,9 +199,7 @@ impl<'v, T: LibraryElement> Copies<'v, T> {
         let mut memory = copy.memory(on)?;
         let mut slice = memory.slice_mut();
         let grid = TRANSPOSED.count(copy.lines.shape());
-        transpose_rows::<T, { TRANSPOSED.rows }, { TRANSPOSED.cols }>(copy.lines, copy.written(&mut slice)?)
-            .grid(grid)
-            .launch(on)?;
+        transpose_rows(copy.lines, copy.written(&mut slice)?, TRANSPOSED).grid(grid).launch(on)?;
         self.0[operand] = Some((copy, memory));
         Ok(())
     }
@@ -242,8 +210,8 @@ pub(crate) const SECTOR: usize = 32;
 /// Bytes of a line of L2.
 const CACHE_LINE: usize = 128;
 /// The tile of [`transpose_rows`].
-const TRANSPOSED: Tile = Tile { rows: 64, cols: 64 };
+const TRANSPOSED: TileShape = TileShape { rows: 64, cols: 64 };
 /// The tiles of [`align_rows`]: of rows of at most [`SMALL_N`] elements, of others, and of many long ones.
-const SHORT_COPY: Tile = Tile { rows: 64, cols: 32 };
-const COPY: Tile = Tile { rows: 8, cols: 256 };
-const LONG_COPY: Tile = Tile { rows: 8, cols: 1024 };
+const SHORT_COPY: TileShape = TileShape { rows: 64, cols: 32 };
+const COPY: TileShape = TileShape { rows: 8, cols: 256 };
+const LONG_COPY: TileShape = TileShape { rows: 8, cols: 1024 };

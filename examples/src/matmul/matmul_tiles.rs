@@ -8,8 +8,9 @@ pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::activation::{Activation, activate_in_epilogue};
-    use crate::float::{HalfFloat, LibraryElement, LibraryFloat};
+    use crate::float::{LibraryElement, LibraryFloat};
     use crate::mainloop::matmul_mainloop;
+    use crate::matmul_block::{Block, TileShape};
 
     /// The accumulator of `M` rows of `a` and `N` columns of `b`, over K from `k_begin` to `k_end` in steps of `K`; `b` has one matrix,
     /// or as many as `a`.
@@ -25,23 +26,6 @@ pub(crate) mod kernels {
     ) -> Tile<f32> {
         let b_batch = tl::minimum(batch, b.shape::<i32>(0) - 1);
         matmul_mainloop::<T, I, M, N, K, TF32>(a.at(batch), b.at(b_batch), row, col, k_begin, k_end)
-    }
-
-    /// Stores the partial sums of split `tl::program_id(1)` of K: `k_steps` steps of `K`.
-    #[fuse_fn]
-    fn store_partial<T: Float, const M: usize, const N: usize, const K: usize, const TF32: bool>(
-        a: &View<T, 3>,
-        b: &View<T, 3>,
-        partials: &mut View<f32, 4>,
-        k_steps: i32,
-    ) {
-        let (batch, row, col) =
-            tile_offsets::<M, N>(tl::program_id(0), partials.shape::<i32>(2), partials.shape::<i32>(3));
-        let split = tl::program_id(1);
-        let k_begin = split * k_steps * K;
-        let k_end = tl::minimum(k_begin + k_steps * K, a.shape::<i32>(2));
-        let acc = accumulate::<T, i32, M, N, K, TF32>(a, b, batch, row, col, k_begin, k_end);
-        partials.at(split).at(batch).store(acc, row, col);
     }
 
     /// The epilogue of an accumulator, before its conversion: scale, bias, an activation of [`crate::activation`], residual. Without a
@@ -88,14 +72,20 @@ pub(crate) mod kernels {
     /// A program computes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after the other. `b` has
     /// one matrix, or as many as `a`. Without a bias, it has no elements. Threads have no registers for a residual, and an activation
     /// chosen at launch would take a tenth of the time of a matmul of few terms.
-    #[fuse_kernel(T = [f16, bf16], activation = [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Silu], M = [128], N = [192, 256], K = [64])]
-    pub fn matmul<T: HalfFloat, const M: usize, const N: usize, const K: usize>(
+    #[fuse_kernel(
+        T = [f16, bf16],
+        activation = [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Silu],
+        M = [128], N = [192, 256], K = [64],
+        when = block == Block::new(M, N, K),
+    )]
+    pub fn matmul<T: LibraryFloat, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         bias: &View<T, 2>,
         out: &mut View<T, 3>,
         activation: Activation,
         alpha: f32,
+        #[host] block: Block,
     ) {
         let (batch, row, col) = swizzled_tile_offsets::<M, N>(out.shape::<i32>(1), out.shape::<i32>(2));
         let acc = accumulate::<T, i64, M, N, K, false>(a, b, batch, row, col, 0, a.shape(2));
@@ -118,8 +108,9 @@ pub(crate) mod kernels {
             { M: 64, N: 32, K: 128 },
             { M: 16, N: 32, K: 128, num_warps: 4, num_stages: 4 },
         ],
+        when = block == Block::new(M, N, K),
     )]
-    pub fn matmul_small<T: HalfFloat, const M: usize, const N: usize, const K: usize>(
+    pub fn matmul_small<T: LibraryFloat, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         bias: &View<T, 2>,
@@ -127,6 +118,7 @@ pub(crate) mod kernels {
         out: &mut View<T, 3>,
         alpha: f32,
         act: i32,
+        #[host] block: Block,
     ) {
         let (batch, row, col) = swizzled_tile_offsets::<M, N>(out.shape::<i32>(1), out.shape::<i32>(2));
         let acc = accumulate::<T, i64, M, N, K, false>(a, b, batch, row, col, 0, a.shape(2));
@@ -137,8 +129,11 @@ pub(crate) mod kernels {
     /// As [`matmul_small()`], of a single row (GEMV): a program computes `N` elements in steps of `K`, with `weight` as `[n, k]`, K-major. The time is
     /// that of reading it. Products are added element by element and reduced once behind the loop; `mma` tiles would be empty but for a row.
     /// All programs read `a`, which the first-level cache serves.
-    #[fuse_kernel(T = [f16, bf16], configs = [{ N: 8, K: 512 }, { N: 2, K: 1024 }], num_warps = 4)]
-    pub fn gemv<T: HalfFloat, const N: usize, const K: usize>(
+    #[fuse_kernel(
+        T = [f16, bf16], configs = [{ N: 8, K: 512 }, { N: 2, K: 1024 }], num_warps = 4,
+        when = block == Block::new(1, N, K),
+    )]
+    pub fn gemv<T: LibraryFloat, const N: usize, const K: usize>(
         a: &View<T, 2>,
         weight: &View<T, 2>,
         bias: &View<T, 2>,
@@ -146,6 +141,7 @@ pub(crate) mod kernels {
         out: &mut View<T, 3>,
         alpha: f32,
         act: i32,
+        #[host] block: Block,
     ) {
         let col = tl::program_id(0) * N;
         let mut acc = tl::zeros::<f32>([N, K]);
@@ -158,9 +154,12 @@ pub(crate) mod kernels {
 
     /// As [`matmul_small()`], of few rows and columns: the `WARPS` warps split K, each computes a whole tile from its slice, so that it
     /// reads rows of operand A for all columns at once. The slices are the second axis of `a` and `b`.
-    #[fuse_kernel(T = [f16, bf16], WARPS = [4], M = [16], N = [16], K = [128], num_warps = WARPS, num_stages = 3)]
+    #[fuse_kernel(
+        T = [f16, bf16], WARPS = [4], M = [16], N = [16], K = [128], num_warps = WARPS, num_stages = 3,
+        when = WARPS == slices && block == Block::new(M, N, K),
+    )]
     pub fn matmul_warp_split_k<
-        T: HalfFloat,
+        T: LibraryFloat,
         const WARPS: usize,
         const M: usize,
         const N: usize,
@@ -173,6 +172,8 @@ pub(crate) mod kernels {
         out: &mut View<T, 3>,
         alpha: f32,
         act: i32,
+        #[host] block: Block,
+        #[host] slices: usize,
     ) {
         let (batch, row, col) =
             tile_offsets::<M, N>(tl::program_id(0), out.shape::<i32>(1), out.shape::<i32>(2));
@@ -187,105 +188,97 @@ pub(crate) mod kernels {
         out.at(batch).store(y.to::<T>(), row, col);
     }
 
-    /// A program stores the partial sums of a tile for split `tl::program_id(1)` of K: `k_steps` steps of `K`.
-    #[fuse_kernel(configs = [
-        { T: f16, M: 128, N: 192, K: 64 }, { T: bf16, M: 128, N: 192, K: 64 },
-        { T: f16, M: 128, N: 128, K: 64 }, { T: bf16, M: 128, N: 128, K: 64 },
-        { T: f16, M: 64, N: 128, K: 64 }, { T: bf16, M: 64, N: 128, K: 64 },
-        { T: f16, M: 64, N: 64, K: 128 }, { T: bf16, M: 64, N: 64, K: 128 },
-        { T: f32, M: 64, N: 64, K: 16, num_warps: 4 }, { T: f32, M: 32, N: 32, K: 16, num_warps: 2 },
-    ])]
-    pub fn matmul_split_k<T: LibraryFloat, const M: usize, const N: usize, const K: usize>(
+    /// A program stores the partial sums of a tile for split `tl::program_id(1)` of K: `k_steps` steps of `K`. `f32` operands are rounded
+    /// to TF32 with `TF32`.
+    #[fuse_kernel(
+        configs = [
+            { T: f16, M: 128, N: 192, K: 64, TF32: false }, { T: bf16, M: 128, N: 192, K: 64, TF32: false },
+            { T: f16, M: 128, N: 128, K: 64, TF32: false }, { T: bf16, M: 128, N: 128, K: 64, TF32: false },
+            { T: f16, M: 64, N: 128, K: 64, TF32: false }, { T: bf16, M: 64, N: 128, K: 64, TF32: false },
+            { T: f16, M: 64, N: 64, K: 128, TF32: false }, { T: bf16, M: 64, N: 64, K: 128, TF32: false },
+            { T: f32, M: 64, N: 64, K: 16, TF32: false, num_warps: 4 },
+            { T: f32, M: 32, N: 32, K: 16, TF32: false, num_warps: 2 },
+            { T: f32, M: 64, N: 128, K: 32, TF32: true }, { T: f32, M: 64, N: 64, K: 64, TF32: true },
+        ],
+        when = TF32 == tf32 && block == Block::new(M, N, K),
+    )]
+    pub fn matmul_split_k<
+        T: LibraryFloat,
+        const M: usize,
+        const N: usize,
+        const K: usize,
+        const TF32: bool,
+    >(
         a: &View<T, 3>,
         b: &View<T, 3>,
         partials: &mut View<f32, 4>,
         k_steps: i32,
+        #[host] block: Block,
+        #[host] tf32: bool,
     ) {
-        store_partial::<T, M, N, K, false>(a, b, partials, k_steps);
+        let (batch, row, col) =
+            tile_offsets::<M, N>(tl::program_id(0), partials.shape::<i32>(2), partials.shape::<i32>(3));
+        let split = tl::program_id(1);
+        let k_begin = split * k_steps * K;
+        let k_end = tl::minimum(k_begin + k_steps * K, a.shape::<i32>(2));
+        let acc = accumulate::<T, i32, M, N, K, TF32>(a, b, batch, row, col, k_begin, k_end);
+        partials.at(split).at(batch).store(acc, row, col);
     }
 
-    /// A tile of a matmul of `f32`, as that of [`matmul_small()`]. The largest have no registers for an activation and a residual.
-    #[fuse_fn]
-    fn matmul_tile_f32<
+    /// As [`matmul_small()`], of `f32`: each product of elements is rounded once, of operands that are rounded to TF32 with `TF32`. The
+    /// largest tiles have no registers for an activation and a residual.
+    #[fuse_kernel(
+        T = [f32],
+        configs = [
+            { M: 128, N: 128, K: 16, TF32: false, HAS_EPILOGUE: false },
+            { M: 64, N: 128, K: 16, TF32: false, HAS_EPILOGUE: true, num_warps: 4 },
+            { M: 64, N: 64, K: 16, TF32: false, HAS_EPILOGUE: true, num_warps: 4 },
+            { M: 32, N: 32, K: 16, TF32: false, HAS_EPILOGUE: true, num_warps: 2 },
+            { M: 128, N: 256, K: 32, TF32: true, HAS_EPILOGUE: false },
+            { M: 128, N: 128, K: 32, TF32: true, HAS_EPILOGUE: true },
+            { M: 64, N: 128, K: 32, TF32: true, HAS_EPILOGUE: true },
+            { M: 64, N: 64, K: 64, TF32: true, HAS_EPILOGUE: true },
+            { M: 64, N: 64, K: 32, TF32: true, HAS_EPILOGUE: true },
+        ],
+        when = TF32 == tf32 && block == Block::new(M, N, K)
+            && (HAS_EPILOGUE || act == 0 && residual.shape()[1] == 0),
+    )]
+    pub fn matmul_f32<
+        T: LibraryFloat,
         const M: usize,
         const N: usize,
         const K: usize,
         const TF32: bool,
         const HAS_EPILOGUE: bool,
     >(
-        a: &View<f32, 3>,
-        b: &View<f32, 3>,
-        bias: &View<f32, 2>,
-        residual: &View<f32, 3>,
-        out: &mut View<f32, 3>,
+        a: &View<T, 3>,
+        b: &View<T, 3>,
+        bias: &View<T, 2>,
+        residual: &View<T, 3>,
+        out: &mut View<T, 3>,
         alpha: f32,
         act: i32,
+        #[host] block: Block,
+        #[host] tf32: bool,
     ) {
         let (batch, row, col) = swizzled_tile_offsets::<M, N>(out.shape::<i32>(1), out.shape::<i32>(2));
-        let acc = accumulate::<f32, i64, M, N, K, TF32>(a, b, batch, row, col, 0, a.shape(2));
+        let acc = accumulate::<T, i64, M, N, K, TF32>(a, b, batch, row, col, 0, a.shape(2));
         let y = if HAS_EPILOGUE {
-            epilogue::<f32, M, N>(acc, bias, residual, alpha, act, batch, row, col)
+            epilogue::<T, M, N>(acc, bias, residual, alpha, act, batch, row, col)
         } else {
             // A branch, because so many elements leave no registers for multiplications with the additions; none for the bias, which
             // would take registers that a second block needs.
             let scaled = if alpha == 1.0 { acc } else { acc * alpha };
-            scaled + bias.load::<1, N>(0, col)
+            scaled + bias.load::<1, N>(0, col).to::<f32>()
         };
-        out.at(batch).store(y, row, col);
-    }
-
-    /// As [`matmul_small()`], of `f32`: each product of elements is rounded once.
-    #[fuse_kernel(configs = [
-        { M: 128, N: 128, K: 16, HAS_EPILOGUE: false },
-        { M: 64, N: 128, K: 16, HAS_EPILOGUE: true, num_warps: 4 },
-        { M: 64, N: 64, K: 16, HAS_EPILOGUE: true, num_warps: 4 },
-        { M: 32, N: 32, K: 16, HAS_EPILOGUE: true, num_warps: 2 },
-    ])]
-    pub fn matmul_f32<const M: usize, const N: usize, const K: usize, const HAS_EPILOGUE: bool>(
-        a: &View<f32, 3>,
-        b: &View<f32, 3>,
-        bias: &View<f32, 2>,
-        residual: &View<f32, 3>,
-        out: &mut View<f32, 3>,
-        alpha: f32,
-        act: i32,
-    ) {
-        matmul_tile_f32::<M, N, K, false, HAS_EPILOGUE>(a, b, bias, residual, out, alpha, act);
-    }
-
-    /// The same of operands that are rounded to TF32.
-    #[fuse_kernel(configs = [
-        { M: 128, N: 256, K: 32, HAS_EPILOGUE: false },
-        { M: 128, N: 128, K: 32, HAS_EPILOGUE: true },
-        { M: 64, N: 128, K: 32, HAS_EPILOGUE: true },
-        { M: 64, N: 64, K: 64, HAS_EPILOGUE: true },
-        { M: 64, N: 64, K: 32, HAS_EPILOGUE: true },
-    ])]
-    pub fn matmul_tf32<const M: usize, const N: usize, const K: usize, const HAS_EPILOGUE: bool>(
-        a: &View<f32, 3>,
-        b: &View<f32, 3>,
-        bias: &View<f32, 2>,
-        residual: &View<f32, 3>,
-        out: &mut View<f32, 3>,
-        alpha: f32,
-        act: i32,
-    ) {
-        matmul_tile_f32::<M, N, K, true, HAS_EPILOGUE>(a, b, bias, residual, out, alpha, act);
-    }
-
-    /// As [`matmul_split_k()`], of `f32` in TF32.
-    #[fuse_kernel(configs = [{ M: 64, N: 128, K: 32 }, { M: 64, N: 64, K: 64 }])]
-    pub fn matmul_tf32_split_k<const M: usize, const N: usize, const K: usize>(
-        a: &View<f32, 3>,
-        b: &View<f32, 3>,
-        partials: &mut View<f32, 4>,
-        k_steps: i32,
-    ) {
-        store_partial::<f32, M, N, K, true>(a, b, partials, k_steps);
+        out.at(batch).store(y.to::<T>(), row, col);
     }
 
     /// Reduces the partial sums, and runs the epilogue.
-    #[fuse_kernel(T = [f16, bf16, f32], configs = [{ M: 1, N: 256 }, { M: 4, N: 256 }, { M: 16, N: 32 }], num_warps = 4)]
+    #[fuse_kernel(
+        T = [f16, bf16, f32], configs = [{ M: 1, N: 256 }, { M: 4, N: 256 }, { M: 16, N: 32 }], num_warps = 4,
+        when = tile == TileShape::new(M, N),
+    )]
     pub fn reduce_split_k<T: LibraryFloat, const M: usize, const N: usize>(
         partials: &View<f32, 4>,
         bias: &View<T, 2>,
@@ -293,6 +286,7 @@ pub(crate) mod kernels {
         out: &mut View<T, 3>,
         alpha: f32,
         act: i32,
+        #[host] tile: TileShape,
     ) {
         let (batch, row, col) =
             tile_offsets::<M, N>(tl::program_id(0), out.shape::<i32>(1), out.shape::<i32>(2));
@@ -307,11 +301,12 @@ pub(crate) mod kernels {
     /// Copies `M x N` elements of each matrix to where rows begin at cache lines.
     #[fuse_kernel(
         T = [f16, bf16, f32, i8, f8e4m3], configs = [{ M: 8, N: 256 }, { M: 8, N: 1024 }, { M: 64, N: 32 }],
-        num_warps = 4,
+        num_warps = 4, when = tile == TileShape::new(M, N),
     )]
     pub fn align_rows<T: LibraryElement, const M: usize, const N: usize>(
         x: &View<T, 3>,
         out: &mut View<T, 3>,
+        #[host] tile: TileShape,
     ) {
         let (batch, row, col) =
             tile_offsets::<M, N>(tl::program_id(0), out.shape::<i32>(1), out.shape::<i32>(2));
@@ -319,10 +314,11 @@ pub(crate) mod kernels {
     }
 
     /// Copies `M x N` elements of each matrix to its transpose, whose rows begin at cache lines.
-    #[fuse_kernel(T = [f32, i8, f8e4m3], M = [64], N = [64], num_warps = 4)]
+    #[fuse_kernel(T = [f32, i8, f8e4m3], M = [64], N = [64], num_warps = 4, when = tile == TileShape::new(M, N))]
     pub fn transpose_rows<T: LibraryElement, const M: usize, const N: usize>(
         x: &View<T, 3>,
         out: &mut View<T, 3>,
+        #[host] tile: TileShape,
     ) {
         let (batch, row, col) = tile_offsets::<M, N>(tl::program_id(0), x.shape::<i32>(1), x.shape::<i32>(2));
         out.store(tl::permute(x.load::<1, M, N>(batch, row, col), [0, 2, 1]), batch, col, row);
@@ -331,13 +327,14 @@ pub(crate) mod kernels {
     /// The same as [`align_rows()`] of two, those of `x` by the first programs.
     #[fuse_kernel(
         T = [f16, bf16, f32, i8, f8e4m3], configs = [{ M: 8, N: 256 }, { M: 8, N: 1024 }, { M: 64, N: 32 }],
-        num_warps = 4,
+        num_warps = 4, when = tile == TileShape::new(M, N),
     )]
     pub fn align_both<T: LibraryElement, const M: usize, const N: usize>(
         x: &View<T, 3>,
         x_out: &mut View<T, 3>,
         y: &View<T, 3>,
         y_out: &mut View<T, 3>,
+        #[host] tile: TileShape,
     ) {
         let (batches, rows, cols) = (x.shape::<i32>(0), x.shape::<i32>(1), x.shape::<i32>(2));
         let x_tiles = batches * tl::cdiv(rows, M) * tl::cdiv(cols, N);
@@ -353,6 +350,6 @@ pub(crate) mod kernels {
 }
 
 pub use kernels::{
-    align_both, align_rows, gemv, matmul, matmul_f32, matmul_small, matmul_split_k, matmul_tf32,
-    matmul_tf32_split_k, matmul_warp_split_k, reduce_split_k, transpose_rows,
+    align_both, align_rows, gemv, matmul, matmul_f32, matmul_small, matmul_split_k, matmul_warp_split_k,
+    reduce_split_k, transpose_rows,
 };

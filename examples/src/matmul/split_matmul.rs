@@ -14,20 +14,20 @@
 
 use dsl_runtime::prelude::*;
 
-use crate::matmul_block::{Block, Tile};
+use crate::matmul_block::{Block, TileShape};
 
 /// The skinny tiles: of up to 16 rows where the other tiles are too few for the SMs, of more columns, and of up to 64 rows.
-pub(crate) const SKINNY_N16: Tile = Tile { rows: 16, cols: 16 };
-pub(crate) const SKINNY_N32: Tile = Tile { rows: 16, cols: 32 };
-pub(crate) const SKINNY_M64: Tile = Tile { rows: 64, cols: 64 };
+pub(crate) const SKINNY_N16: TileShape = TileShape { rows: 16, cols: 16 };
+pub(crate) const SKINNY_N32: TileShape = TileShape { rows: 16, cols: 32 };
+pub(crate) const SKINNY_M64: TileShape = TileShape { rows: 64, cols: 64 };
 /// Bytes along `k` up to which one program is faster than a split and its reduction (docs/decisions/0063).
 const NO_SPLIT_BYTES: usize = 8192;
 /// The tile of split-K.
-pub(crate) const SPLIT_K_TILE: Tile = Tile { rows: 64, cols: 128 };
+pub(crate) const SPLIT_K_TILE: TileShape = TileShape { rows: 64, cols: 128 };
 /// The tile of the reduction.
-pub(crate) const REDUCE: Tile = Tile { rows: 4, cols: 256 };
+pub(crate) const REDUCE: TileShape = TileShape { rows: 4, cols: 256 };
 /// The same where rows are at most [`SMALL_N`] long.
-pub(crate) const REDUCE_SMALL_N: Tile = Tile { rows: 16, cols: 32 };
+pub(crate) const REDUCE_SMALL_N: TileShape = TileShape { rows: 16, cols: 32 };
 /// The longest rows of that tile: a wide one would be a quarter full.
 pub(crate) const SMALL_N: usize = 64;
 /// The fewest terms of a split.
@@ -50,11 +50,16 @@ pub fn split_k(out: [usize; 3], k: usize, sm_count: usize) -> usize {
 /// The block of a single row: rows of up to 2048 elements take more columns in shorter steps, so that several steps are left to pipeline.
 pub(crate) fn gemv_block(k: usize) -> Block {
     let (cols, k) = if k <= 2048 { (8, 512) } else { (2, 1024) };
-    Block { tile: Tile { rows: 1, cols }, k }
+    Block { tile: TileShape { rows: 1, cols }, k }
 }
 
 /// The skinny tile, of those that exist, for a matmul on a GPU whose rows have so many bytes along `k`.
-pub(crate) fn skinny_tile(on: impl LaunchOn, out: [usize; 3], bytes: usize, of: &[Tile]) -> Option<Tile> {
+pub(crate) fn skinny_tile(
+    on: impl LaunchOn,
+    out: [usize; 3],
+    bytes: usize,
+    of: &[TileShape],
+) -> Option<TileShape> {
     on.shared_bytes()?;
     [SKINNY_N16, SKINNY_N32, SKINNY_M64].into_iter().find(|tile| {
         let is_suitable = match *tile {
@@ -73,10 +78,11 @@ pub(crate) fn workspace_len(
     on: impl LaunchOn,
     out: [usize; 3],
     k: usize,
-    skinny: Option<Tile>,
+    skinny: Option<TileShape>,
     bytes: usize,
 ) -> usize {
-    let skips_split = |tile: Tile| 4 * tile.count(out) >= 3 * on.parallelism() || k * bytes <= NO_SPLIT_BYTES;
+    let skips_split =
+        |tile: TileShape| 4 * tile.count(out) >= 3 * on.parallelism() || k * bytes <= NO_SPLIT_BYTES;
     match split_k(out, k, on.parallelism()) {
         split_k if split_k > 1 && !skinny.is_some_and(skips_split) => split_k * out.iter().product::<usize>(),
         _ => 0,

@@ -25,7 +25,7 @@ pub const MAX_EXPERTS: usize = 256;
 /// Every 8 contiguous keys are sorted; then the largest head of these lists is popped, `K` times.
 #[fuse_kernel(
     configs = [{ T: f32, num_warps: 4 }, { T: f16 }, { T: bf16 }],
-    K = [1, 2, 4, 8], EXPERTS = n_experts in [8, 16, 64, 256],
+    K = [1, 2, 4, 8], EXPERTS = n_experts in [8, 16, 64, 256], when = K == top_k,
 )]
 pub fn topk_gating<T: LibraryFloat, const K: usize, const EXPERTS: usize>(
     logits: &[T],
@@ -34,6 +34,7 @@ pub fn topk_gating<T: LibraryFloat, const K: usize, const EXPERTS: usize>(
     n_tokens: i32,
     n_experts: i32,
     renormalize: bool,
+    #[host] top_k: usize,
 ) {
     let tokens = tl::program_id(0) * (1024 / EXPERTS) + tl::arange(0, 1024 / EXPERTS);
     let columns = tl::arange(0, EXPERTS);
@@ -143,13 +144,9 @@ impl<'a, T: LibraryFloat> TopkGating<'a, T> {
     ) -> Result<()> {
         let (weights, experts, checks, top_k) =
             (weights.into(), experts.into(), Checks("topk_gating"), self.top_k);
-        let call = match top_k {
-            1 => topk_gating::<T, 1>,
-            2 => topk_gating::<T, 2>,
-            4 => topk_gating::<T, 4>,
-            8 => topk_gating::<T, 8>,
-            _ => return Err(checks.error(format!("top_k is {top_k}, expected 1, 2, 4 or 8"))),
-        };
+        if ![1, 2, 4, 8].contains(&top_k) {
+            return Err(checks.error(format!("top_k is {top_k}, expected 1, 2, 4 or 8")));
+        }
         if !(top_k..=MAX_EXPERTS).contains(&self.experts) {
             let reason = format!("there are {} experts, from {top_k} to {MAX_EXPERTS} will do", self.experts);
             return Err(checks.error(reason));
@@ -164,7 +161,9 @@ impl<'a, T: LibraryFloat> TopkGating<'a, T> {
         let programs = tokens.div_ceil(1024 / block.unwrap_or(MAX_EXPERTS));
         let (n_tokens, n_experts) = (tokens as i32, self.experts as i32);
         let renormalize = self.weights == Weights::Renormalized;
-        call(self.logits, weights, experts, n_tokens, n_experts, renormalize).grid(programs).launch(on)
+        topk_gating(self.logits, weights, experts, n_tokens, n_experts, renormalize, top_k)
+            .grid(programs)
+            .launch(on)
     }
 }
 

@@ -38,8 +38,8 @@
 //! product within `1.13 * |W| dx` of one times the size of the other, and the result within the second weights' magnitudes
 //! times that and the half step of the intermediate result ([`crate::moe_reference`] has the bound of each element). Arithmetic
 //! in `f32` adds `(f / 128 + top_k + 8) * 2^-23` of the sum of magnitudes, and the result is rounded once; to `i8` within half
-//! a step and `4 * 2^-24` of what is rounded, and the range saturates. Where the largest element of a row
-//! of `f32`, or of a block, is below `1e-30`, its elements count as 0.
+//! a step and `4 * 2^-24` of what is rounded, and the range saturates. Where the largest element of a block is below `1e-30`, its elements
+//! count as 0.
 //!
 //! **Special cases.** An expert without tokens takes a program that ends; a choice whose expert is none of `0..experts` adds
 //! nothing; a row of zeros gives zeros. A row of `x` with a NaN or an infinity makes results of its token meaningless,
@@ -51,11 +51,11 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Result, Temporary, trace_choice};
 
-use crate::float::{ByWidth, HalfFloat, LibraryFloat, SingleFloat};
+use crate::float::LibraryFloat;
 use crate::form::Cost;
 use crate::moe_kernels::{
     BLOCK, LARGE_TILE_ROWS, MAX_EXPERTS, SMALL_TILE_ROWS, combine_choices, experts_down, experts_gate_up,
-    group_by_expert, quantize_f32,
+    group_by_expert,
 };
 use crate::quantize::Quantize;
 use crate::quantized_matmul::MAX_K_I8;
@@ -98,31 +98,6 @@ pub struct QuantizedRows<'a> {
     pub scales: Slice<'a, f32>,
 }
 
-/// Rows of `x` to quantize.
-struct QuantizeRows<'a, 'o, T: LibraryFloat> {
-    x: Slice<'a, T>,
-    cols: usize,
-    out: SliceMut<'o, i8>,
-    scales: SliceMut<'o, f32>,
-}
-
-impl<T: LibraryFloat> ByWidth<T> for QuantizeRows<'_, '_, T> {
-    fn launch_half(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: HalfFloat,
-    {
-        Quantize::new(self.x, self.cols).to_i8(on, self.out, self.scales)
-    }
-
-    fn launch_single(self, on: impl LaunchOn) -> Result<()>
-    where
-        T: SingleFloat,
-    {
-        let (x, rows) = (T::slice(self.x), self.scales.len());
-        quantize_f32::<STEP>(x, self.out, self.scales, self.cols as i32).grid(rows).launch(on)
-    }
-}
-
 /// Extents that fit together.
 #[derive(Clone, Copy)]
 struct Sizes {
@@ -153,19 +128,6 @@ impl Sizes {
     fn combining_programs(self) -> (usize, usize) {
         (self.tokens, self.k.div_ceil(STEP))
     }
-}
-
-/// Quantizes rows of `cols` elements, as [`Moe::launch`] does.
-///
-/// # Errors
-/// For 16-bit types those of [`Quantize::to_i8`]; those of a launch.
-pub fn quantize_rows<T: LibraryFloat>(
-    on: impl LaunchOn,
-    (x, cols): (Slice<'_, T>, usize),
-    out: SliceMut<'_, i8>,
-    scales: SliceMut<'_, f32>,
-) -> Result<()> {
-    T::launch_by_width(QuantizeRows { x, cols, out, scales }, on)
 }
 
 /// Tokens through their experts: `Moe::new(experts, routing)`.
@@ -199,7 +161,7 @@ impl<'a> Moe<'a> {
             return Ok(());
         }
         let (mut rows, mut scales) = (on.temporary::<i8>(x.len())?, on.temporary::<f32>(sizes.tokens)?);
-        quantize_rows(on, (x, sizes.k), rows.slice_mut(), scales.slice_mut())?;
+        Quantize::new(x, sizes.k).to_i8(on, rows.slice_mut(), scales.slice_mut())?;
         self.launch_quantized(on, QuantizedRows { rows: rows.slice(), scales: scales.slice() }, out)
     }
 

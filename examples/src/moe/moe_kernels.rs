@@ -86,24 +86,6 @@ mod kernels {
         }
     }
 
-    /// Rows of `f32` to `i8` with a scale each, as [`crate::quantize`] makes them of 16-bit types; a program takes one.
-    #[fuse_kernel(STEP = [1024], num_warps = 4)]
-    pub fn quantize_f32<const STEP: usize>(x: &[f32], out: &mut [i8], scales: &mut [f32], n_cols: i32) {
-        let row = tl::program_id(0);
-        let mut abs_max = 0.0;
-        for start in (0..n_cols).step_by(STEP) {
-            let col = start + tl::arange(0, STEP);
-            let y = tl::load(x + row * n_cols + col, col < n_cols, 0.0);
-            abs_max = tl::maximum(abs_max, tl::max(tl::abs(y), 0));
-        }
-        for start in (0..n_cols).step_by(STEP) {
-            let col = start + tl::arange(0, STEP);
-            let y = tl::load(x + row * n_cols + col, col < n_cols, 0.0) * inv_scale(abs_max);
-            tl::store(out + row * n_cols + col, tl::round_ties_even(y).to::<i8>(), col < n_cols);
-        }
-        tl::store(scales + row, abs_max * UNIT_SCALE);
-    }
-
     /// `silu(x · gate) * (x · up)` of `M` choices and `N` intermediate columns, to `i8` with a scale for each choice and
     /// program. The weights are `[experts, 2, f, k]`, gates first.
     #[fuse_kernel(M = [16, 64], N = [128], K = [128], num_warps = 8, maxnreg = if M == 16 { 128 } else { 255 })]
@@ -215,4 +197,4 @@ mod kernels {
     }
 }
 
-pub use kernels::{combine_choices, experts_down, experts_gate_up, group_by_expert, quantize_f32};
+pub use kernels::{combine_choices, experts_down, experts_gate_up, group_by_expert};

@@ -27,7 +27,8 @@ pub const BLOCK_TILE: usize = 20480;
 /// `RUN` divides `pixels`: a row is in one channel, whose scale is read once for it. A cluster of blocks
 /// shares the largest groups: of 16-bit elements eight of four warps each.
 #[fuse_kernel(
-    T = [f32, f16, bf16], RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480, 40960, 81920],
+    T = [f32, f16, bf16], RUN = [8, 1], BLOCK = size in [1024, 4096, 10240, 20480, 40960, 81920],
+    when = pixels % RUN as i32 == 0,
     num_warps = if size_of::<T>() == 2 && RUN == 8 && BLOCK == 81920 { 4 }
         else { (BLOCK / 512 * (2 - RUN / 8)).next_power_of_two().max(size_of::<T>() * size_of::<T>() / 2).min(8) },
     num_ctas = if BLOCK < 40960 { 1 } else if BLOCK == 40960 { 4 - RUN / 4 } else if RUN == 8 { 16 / size_of::<T>() } else { 8 },
@@ -62,7 +63,9 @@ pub fn group_norm<T: LibraryFloat, const RUN: usize, const BLOCK: usize>(
 
 /// One program for each group, which it reads twice, `ROWS` rows of `RUN` elements at a time. Each of `ROWS` lanes keeps the
 /// mean of its elements and the sum of their squared deviations from it.
-#[fuse_kernel(T = [f32, f16, bf16], configs = [{ RUN: 1, ROWS: 4096 }, { RUN: 8, ROWS: 2048 }])]
+#[fuse_kernel(
+    T = [f32, f16, bf16], configs = [{ RUN: 8, ROWS: 2048 }, { RUN: 1, ROWS: 4096 }], when = pixels % RUN as i32 == 0,
+)]
 pub fn group_norm_large<T: LibraryFloat, const RUN: usize, const ROWS: usize>(
     x: &[T],
     gamma: &[T],
@@ -162,26 +165,9 @@ impl<'a, T: LibraryFloat> GroupNorm<'a, T> {
         let size = channels / self.groups * self.pixels;
         let (x, gamma, beta, programs) = (self.x, self.gamma, self.beta, images * self.groups);
         let (groups, pixels, eps) = (self.groups as i32, self.pixels as i32, self.eps);
-        let (fits, in_runs) = (size <= longest(on, MAX_TILE, BLOCK_TILE), self.pixels.is_multiple_of(8));
-        let size = size as i32;
-        match (fits, in_runs) {
-            (true, true) => {
-                let call = group_norm::<T, 8>(x, gamma, beta, out, groups, size, pixels, eps);
-                call.grid(programs).launch(on)
-            }
-            (true, false) => {
-                let call = group_norm::<T, 1>(x, gamma, beta, out, groups, size, pixels, eps);
-                call.grid(programs).launch(on)
-            }
-            (false, true) => {
-                let call = group_norm_large::<T, 8, 2048>(x, gamma, beta, out, groups, size, pixels, eps);
-                call.grid(programs).launch(on)
-            }
-            (false, false) => {
-                let call = group_norm_large::<T, 1, 4096>(x, gamma, beta, out, groups, size, pixels, eps);
-                call.grid(programs).launch(on)
-            }
-        }
+        let fits = size <= longest(on, MAX_TILE, BLOCK_TILE);
+        let kernel = if fits { group_norm::<T> } else { group_norm_large::<T> };
+        kernel(x, gamma, beta, out, groups, size as i32, pixels, eps).grid(programs).launch(on)
     }
 }
 

@@ -25,8 +25,9 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::activation::Activation;
-use crate::float::{ByWidth, HalfFloat, LibraryElement, LibraryFloat, QuantizedElement, SingleFloat};
-use crate::matmul::{Extents, Tile};
+use crate::float::{Accumulator, LibraryElement, LibraryFloat, QuantizedElement};
+use crate::matmul::{Extents, TileShape};
+use crate::matmul_dispatch::in_block;
 use crate::matmul_heuristic::{Block, Config, Problem};
 use crate::matmul_operands::{are_lines_aligned, copies_of, is_column_major, is_within_sectors};
 use crate::quantized_tiles::{
@@ -41,130 +42,50 @@ pub const MAX_K_I8: usize = (1 << 17) - 1;
 
 const CHECKS: Checks = Checks("quantized_matmul");
 
-/// The tiles with [`BLOCK_K`].
-const LARGE: Tile = Tile { rows: 128, cols: 128 };
-const WIDE: Tile = Tile { rows: 128, cols: 192 };
+/// The tile where nothing else is chosen.
+const LARGE: TileShape = TileShape::new(128, 128);
 /// Terms of an iteration.
 const BLOCK_K: usize = 128;
 /// Those of skinny tiles whose warps do not split K.
 const SKINNY_K: usize = 256;
 /// The skinny tiles.
-const SKINNY_TILES: [Tile; 3] = [SKINNY_N16, SKINNY_N32, SKINNY_M64];
+const SKINNY_TILES: [TileShape; 3] = [SKINNY_N16, SKINNY_N32, SKINNY_M64];
 
-/// An operand type, `i8` or `f8e4m3`, with its kernels.
+/// The element type of operands: `i8` or `f8e4m3`.
 pub trait QuantizedOperand: QuantizedElement {
+    /// What products are added in.
+    type Accumulator: Accumulator;
+
     /// The largest K.
     const MAX_K: usize;
 
-    /// Launches the kernels whose results are 16-bit floats.
+    /// The slices of K of the smallest tiles, one for each warp.
     #[doc(hidden)]
-    fn launch_half<O: HalfFloat>(
-        launch: QuantizedMultiplication<'_, '_, Self, O>,
-        on: impl LaunchOn,
-    ) -> Result<()>;
-
-    /// Launches the kernels whose results are `f32`, if there are any.
-    #[doc(hidden)]
-    fn launch_single(launch: QuantizedMultiplication<'_, '_, Self, f32>, on: impl LaunchOn) -> Result<()>;
-}
-
-/// Launches the kernels of a configuration, with these activations: for operands of `A` that accumulate in `S`, and results of `O` that
-/// are rounded to integers or not. Then the K slices and `BLOCK_K` of warp split-K.
-macro_rules! launch {
-    (
-        $launch:ident, $on:ident, [$($Listed:ident),*],
-        $A:ty, $S:ty, $O:ty, $ROUND:literal, $SLICES:literal x $SLICED_K:literal
-    ) => {{
-        let QuantizedMultiplication { of, activation, config, out } = $launch;
-        activation.check(CHECKS, &[$(Activation::$Listed),*])?;
-        let given = [of.a.batch(), of.b.batch()];
-        let copies = copies_of($on, given, config.copies, given.map(|operand| is_column_major(&operand)))?;
-        let [a, b] = copies.operands(given)?.map(|operand| operand.matrix(0));
-        let Arguments { row_scales, col_scales, bias, out_scales, .. } = of;
-        let ([m, n], act, Block { tile, k }) = (out.shape(), activation as i32, config.block);
-        let programs = tile.count([1, m, n]);
-        if config.split_k > 1 {
-            let Tile { rows, cols } = tile;
-            if config.block != (Block { tile: SPLIT_K_TILE, k: BLOCK_K }) {
-                return Err(CHECKS.error(format!("there are no parts of {rows} x {cols} x {k}")));
-            }
-            let k_steps = a.shape()[1].div_ceil(config.split_k).div_ceil(BLOCK_K) as i32;
-            let shape = [config.split_k, m, n];
-            let mut partials = $on.temporary::<$S>(shape.iter().product())?;
-            quantized_split_k::<$A, $S, { SPLIT_K_TILE.rows }, { SPLIT_K_TILE.cols }, BLOCK_K>(
-                a, b, partials.slice_mut().view_mut(shape)?, k_steps,
-            )
-            .grid((programs, config.split_k))
-            .launch($on)?;
-            let call = reduce_quantized_split_k::<$S, $O, { REDUCE.rows }, { REDUCE.cols }, $ROUND>;
-            return call(partials.slice().view(shape)?, row_scales, col_scales, bias, out_scales, out, act)
-                .grid(REDUCE.count([1, m, n]))
-                .launch($on);
-        }
-        match config.block {
-            Block { tile: WIDE, k: BLOCK_K } => {
-                let call = quantized_matmul::<$A, $S, $O, { WIDE.rows }, { WIDE.cols }, BLOCK_K, $ROUND>;
-                let call = call(a, b, row_scales, col_scales, bias, out_scales, out, activation);
-                call.grid(programs).launch($on)
-            }
-            Block { tile: LARGE, k: BLOCK_K } => {
-                let call = quantized_matmul::<$A, $S, $O, { LARGE.rows }, { LARGE.cols }, BLOCK_K, $ROUND>;
-                let call = call(a, b, row_scales, col_scales, bias, out_scales, out, activation);
-                call.grid(programs).launch($on)
-            }
-            Block { tile: SKINNY_N16, k: SKINNY_K } => {
-                let (a, b) = (sliced(a, $SLICES)?, sliced(b, $SLICES)?);
-                let call = quantized_warp_split_k::<
-                    $A, $S, $O, $SLICES, { SKINNY_N16.rows }, { SKINNY_N16.cols }, $SLICED_K, $ROUND,
-                >;
-                call(a, b, row_scales, col_scales, bias, out_scales, out, act).grid(programs).launch($on)
-            }
-            Block { tile, k: SKINNY_K } if SKINNY_TILES.contains(&tile) => {
-                let call = match tile {
-                    SKINNY_N32 => quantized_skinny::<
-                        $A, $S, $O, { SKINNY_N32.rows }, { SKINNY_N32.cols }, SKINNY_K, $ROUND,
-                    >,
-                    _ => quantized_skinny::<
-                        $A, $S, $O, { SKINNY_M64.rows }, { SKINNY_M64.cols }, SKINNY_K, $ROUND,
-                    >,
-                };
-                call(a, b, row_scales, col_scales, bias, out_scales, out, act).grid(programs).launch($on)
-            }
-            Block { tile: Tile { rows, cols }, k } => {
-                Err(CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product")))
-            }
-        }
-    }};
+    const K_SLICES: usize;
 }
 
 impl QuantizedOperand for i8 {
+    type Accumulator = i32;
     const MAX_K: usize = MAX_K_I8;
-
-    fn launch_half<O: HalfFloat>(
-        launch: QuantizedMultiplication<'_, '_, i8, O>,
-        on: impl LaunchOn,
-    ) -> Result<()> {
-        launch!(launch, on, [Identity, Relu, Gelu, Silu], i8, i32, O, false, 4 x 256)
-    }
-
-    fn launch_single(launch: QuantizedMultiplication<'_, '_, i8, f32>, on: impl LaunchOn) -> Result<()> {
-        launch!(launch, on, [Identity], i8, i32, f32, false, 4 x 256)
-    }
+    const K_SLICES: usize = 4;
 }
 
 impl QuantizedOperand for f8e4m3 {
+    type Accumulator = f32;
     // Indices past the end of the last split are counted too.
     const MAX_K: usize = i32::MAX as usize - split_matmul::MAX_SPLIT_K * BLOCK_K - 256;
+    const K_SLICES: usize = 8;
+}
 
-    fn launch_half<O: HalfFloat>(
-        launch: QuantizedMultiplication<'_, '_, f8e4m3, O>,
-        on: impl LaunchOn,
-    ) -> Result<()> {
-        launch!(launch, on, [Identity, Gelu, Silu], f8e4m3, f32, O, false, 8 x 128)
-    }
-
-    fn launch_single(_: QuantizedMultiplication<'_, '_, f8e4m3, f32>, _: impl LaunchOn) -> Result<()> {
-        Err(CHECKS.error("the result of f8e4m3 is f32, expected f16 or bf16".to_string()))
+/// The activations of a product of such operands and of such a result; none where there is no kernel.
+fn activations(operands: DType, result: DType) -> &'static [Activation] {
+    use Activation::{Gelu, Identity, Relu, Silu};
+    match (operands, result) {
+        (DType::I8, DType::F16 | DType::BF16) => &[Identity, Relu, Gelu, Silu],
+        (DType::I8, DType::I8) => &[Identity, Relu, Gelu],
+        (DType::I8, DType::F32) => &[Identity],
+        (_, DType::F16 | DType::BF16) => &[Identity, Gelu, Silu],
+        _ => &[],
     }
 }
 
@@ -220,7 +141,7 @@ impl<'a, A: QuantizedOperand> QuantizedMatmul<'a, A> {
         on: impl LaunchOn,
         out: impl Into<ViewMut<'o, O, 2>>,
     ) -> Result<()> {
-        self.launch_floats(on, out.into(), None)
+        self.multiply(on, out.into(), self.row_scales.view([0, 1])?, None)
     }
 
     /// The same with a configuration of the caller's, on any device.
@@ -233,43 +154,38 @@ impl<'a, A: QuantizedOperand> QuantizedMatmul<'a, A> {
         out: impl Into<ViewMut<'o, O, 2>>,
         config: Config,
     ) -> Result<()> {
-        self.launch_floats(on, out.into(), Some(config))
+        self.multiply(on, out.into(), self.row_scales.view([0, 1])?, Some(config))
     }
 
-    fn launch_floats<O: LibraryFloat>(
+    fn multiply<O: LibraryElement>(
         &self,
         on: impl LaunchOn,
         out: ViewMut<'_, O, 2>,
+        out_scales: View<'_, f32, 2>,
         config: Option<Config>,
     ) -> Result<()> {
-        let launch = self.multiplication(on, out, self.row_scales.view([0, 1])?, config)?;
-        launch.map_or(Ok(()), |launch| O::launch_by_width(launch, on))
-    }
-
-    /// The checked launch; nothing if the result has no elements.
-    fn multiplication<'s, 'o, O: LibraryElement>(
-        &self,
-        on: impl LaunchOn,
-        out: ViewMut<'o, O, 2>,
-        out_scales: View<'s, f32, 2>,
-        config: Option<Config>,
-    ) -> Result<Option<QuantizedMultiplication<'s, 'o, A, O>>>
-    where
-        'a: 's,
-    {
-        let Some(of) = self.arguments(out.shape(), out_scales)? else { return Ok(None) };
-        if let Some(Config { split_k, .. }) = config
-            && split_k > split_matmul::MAX_SPLIT_K
-        {
-            let most = split_matmul::MAX_SPLIT_K;
+        let Some(of) = self.operands(out.shape(), out_scales)? else { return Ok(()) };
+        let config = config.unwrap_or_else(|| of.config(on, &out));
+        let (split_k, most) = (config.split_k, split_matmul::MAX_SPLIT_K);
+        if split_k > most {
             return Err(CHECKS.error(format!("a split of K in {split_k}, the most is {most}")));
         }
-        let config = config.unwrap_or_else(|| of.config(on, &out));
-        Ok(Some(QuantizedMultiplication { of, activation: self.activation, config, out }))
+        let activations = activations(A::DTYPE, O::DTYPE);
+        if activations.is_empty() {
+            let types = (A::DTYPE, O::DTYPE);
+            let reason = format!("the result of {} is {}, expected f16 or bf16", types.0, types.1);
+            return Err(CHECKS.error(reason));
+        }
+        self.activation.check(CHECKS, activations)?;
+        in_block(CHECKS, of.launch(on, self.activation, config, out), config.block)
     }
 
     /// What the kernel takes, if it fits together; nothing if the result has no elements.
-    fn arguments<'s>(&self, out: [usize; 2], out_scales: View<'s, f32, 2>) -> Result<Option<Arguments<'s, A>>>
+    fn operands<'s>(
+        &self,
+        out: [usize; 2],
+        out_scales: View<'s, f32, 2>,
+    ) -> Result<Option<QuantizedOperands<'s, A>>>
     where
         'a: 's,
     {
@@ -300,7 +216,7 @@ impl<'a, A: QuantizedOperand> QuantizedMatmul<'a, A> {
             None => self.row_scales.view([1, 0])?,
         };
         let b = self.b.permute([1, 0]);
-        Ok(Some(Arguments { a: self.a, b, row_scales, col_scales, bias, out_scales }))
+        Ok(Some(QuantizedOperands { a: self.a, b, row_scales, col_scales, bias, out_scales }))
     }
 }
 
@@ -341,40 +257,13 @@ impl<'a> QuantizedMatmul<'a, i8> {
         config: Option<Config>,
     ) -> Result<()> {
         let scales = each_or_all("scales", scales, out.shape()[0])?;
-        let Some(launch) = self.multiplication(on, out, scales, config)? else { return Ok(()) };
-        launch!(launch, on, [Identity, Relu, Gelu], i8, i32, i8, true, 4 x 256)
-    }
-}
-
-/// A matmul in a configuration.
-#[doc(hidden)]
-pub struct QuantizedMultiplication<'a, 'o, A: QuantizedElement, O: LibraryElement> {
-    of: Arguments<'a, A>,
-    activation: Activation,
-    config: Config,
-    out: ViewMut<'o, O, 2>,
-}
-
-impl<A: QuantizedOperand, O: LibraryFloat> ByWidth<O> for QuantizedMultiplication<'_, '_, A, O> {
-    fn launch_half(self, on: impl LaunchOn) -> Result<()>
-    where
-        O: HalfFloat,
-    {
-        A::launch_half(self, on)
-    }
-
-    fn launch_single(self, on: impl LaunchOn) -> Result<()>
-    where
-        O: SingleFloat,
-    {
-        let QuantizedMultiplication { of, activation, config, out } = self;
-        A::launch_single(QuantizedMultiplication { of, activation, config, out: O::view_mut(out) }, on)
+        self.multiply(on, out, scales, config)
     }
 }
 
 /// What the kernel takes, once it is known to fit together.
 #[derive(Clone, Copy, Debug)]
-struct Arguments<'a, A: QuantizedElement> {
+struct QuantizedOperands<'a, A: QuantizedOperand> {
     a: View<'a, A, 2>,
     b: View<'a, A, 2>,
     row_scales: View<'a, f32, 2>,
@@ -383,13 +272,63 @@ struct Arguments<'a, A: QuantizedElement> {
     out_scales: View<'a, f32, 2>,
 }
 
-impl<A: QuantizedElement> Arguments<'_, A> {
+impl<A: QuantizedOperand> QuantizedOperands<'_, A> {
+    /// Launches the product in a configuration.
+    fn launch<O: LibraryElement>(
+        self,
+        on: impl LaunchOn,
+        activation: Activation,
+        Config { block, split_k, copies }: Config,
+        out: ViewMut<'_, O, 2>,
+    ) -> Result<()> {
+        let QuantizedOperands { row_scales, col_scales, bias, out_scales, .. } = self;
+        let given = [self.a.batch(), self.b.batch()];
+        let copies = copies_of(on, given, copies, given.map(|operand| is_column_major(&operand)))?;
+        let [a, b] = copies.operands(given)?.map(|operand| operand.matrix(0));
+        let ([m, n], act) = (out.shape(), activation as i32);
+        let programs = block.tile.count([1, m, n]);
+        if split_k > 1 {
+            let k_steps = a.shape()[1].div_ceil(split_k).div_ceil(block.k) as i32;
+            let shape = [split_k, m, n];
+            let mut partials = on.temporary::<A::Accumulator>(shape.iter().product())?;
+            quantized_split_k(a, b, partials.slice_mut().view_mut(shape)?, k_steps, block)
+                .grid((programs, split_k))
+                .launch(on)?;
+            let partials = partials.slice().view(shape)?;
+            return reduce_quantized_split_k(
+                partials, row_scales, col_scales, bias, out_scales, out, act, REDUCE,
+            )
+            .grid(REDUCE.count([1, m, n]))
+            .launch(on);
+        }
+        match block {
+            Block { tile: SKINNY_N16, k: SKINNY_K } => {
+                let (a, b) = (sliced(a, A::K_SLICES)?, sliced(b, A::K_SLICES)?);
+                let call = quantized_warp_split_k::<A, A::Accumulator, O>;
+                let (tile, slices) = (SKINNY_N16, A::K_SLICES);
+                call(a, b, row_scales, col_scales, bias, out_scales, out, act, tile, slices)
+                    .grid(programs)
+                    .launch(on)
+            }
+            Block { k: SKINNY_K, .. } => {
+                let call = quantized_skinny::<A, A::Accumulator, O>;
+                let call = call(a, b, row_scales, col_scales, bias, out_scales, out, act, block);
+                call.grid(programs).launch(on)
+            }
+            _ => {
+                let call = quantized_matmul::<A, A::Accumulator, O>;
+                let call = call(a, b, row_scales, col_scales, bias, out_scales, out, activation, block);
+                call.grid(programs).launch(on)
+            }
+        }
+    }
+
     /// The configuration for a device.
     fn config<O: Element>(&self, on: impl LaunchOn, out: &ViewMut<'_, O, 2>) -> Config {
         let ([m, n], k) = (out.shape(), self.a.shape()[1]);
         let (shape, bytes) = ([1, m, n], size_of::<A>());
         let whole =
-            |tile: Tile, k: usize| Config { block: Block { tile, k }, split_k: 1, copies: [false; 2] };
+            |tile: TileShape, k: usize| Config { block: Block { tile, k }, split_k: 1, copies: [false; 2] };
         let skinny = skinny_tile(on, self.a, self.b);
         if let Some(tile) =
             skinny.filter(|&tile| split_matmul::workspace_len(on, shape, k, Some(tile), bytes) == 0)
@@ -422,7 +361,11 @@ impl<A: QuantizedElement> Arguments<'_, A> {
 }
 
 /// The skinny tile for operand A and the columns of operand B, if both are K-major.
-fn skinny_tile<A: QuantizedElement>(on: impl LaunchOn, a: View<'_, A, 2>, b: View<'_, A, 2>) -> Option<Tile> {
+fn skinny_tile<A: QuantizedElement>(
+    on: impl LaunchOn,
+    a: View<'_, A, 2>,
+    b: View<'_, A, 2>,
+) -> Option<TileShape> {
     let ([m, k], [n, _]) = (a.shape(), b.shape());
     let fits = in_vectors(a) && in_vectors(b) && n.is_multiple_of(8);
     if fits { split_matmul::skinny_tile(on, [1, m, n], k * size_of::<A>(), &SKINNY_TILES) } else { None }

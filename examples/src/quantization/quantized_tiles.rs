@@ -7,7 +7,8 @@ pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::activation::{Activation, activate_in_epilogue};
-    use crate::float::LibraryElement;
+    use crate::float::{Accumulator, LibraryElement, QuantizedElement};
+    use crate::matmul_block::{Block, TileShape};
 
     /// The accumulator of `M` rows of `a` and `N` of `b`, over K from `k_begin` to `k_end` in steps of `K`.
     #[fuse_fn]
@@ -51,7 +52,7 @@ pub(crate) mod kernels {
     /// A program computes a tile of `M x N` elements in steps of `K`; the grid counts tiles. `b` is passed as its transpose. Scales of
     /// rows are a column, those of columns and the bias a row, which is read in vectors. The bias, and the scales of a result that is not `i8`, may be empty.
     #[fuse_kernel(
-        M = [128], N = [128, 192], K = [128], num_warps = 8,
+        M = [128], N = [128, 192], K = [128], num_warps = 8, when = block == Block::new(M, N, K),
         configs = [
             { A: i8, S: i32, O: f16, activation: Activation::Identity, ROUND: false },
             { A: i8, S: i32, O: f16, activation: Activation::Relu, ROUND: false },
@@ -74,8 +75,8 @@ pub(crate) mod kernels {
         ],
     )]
     pub fn quantized_matmul<
-        A: Element,
-        S: Element,
+        A: QuantizedElement,
+        S: Accumulator,
         O: LibraryElement,
         const M: usize,
         const N: usize,
@@ -90,6 +91,7 @@ pub(crate) mod kernels {
         out_scales: &View<f32, 2>,
         out: &mut View<O, 2>,
         activation: Activation,
+        #[host] block: Block,
     ) {
         let grid_m = tl::cdiv(out.shape::<i32>(0), M);
         let grid_n = tl::cdiv(out.shape::<i32>(1), N);
@@ -110,7 +112,7 @@ pub(crate) mod kernels {
     }
 
     /// A skinny matmul: as [`quantized_matmul()`], with tiles as [`crate::matmul_tiles::matmul_small()`] has.
-    #[fuse_kernel(configs = [
+    #[fuse_kernel(when = block == Block::new(M, N, K), configs = [
         { A: i8, S: i32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
         { A: i8, S: i32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
         { A: i8, S: i32, O: bf16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
@@ -125,8 +127,8 @@ pub(crate) mod kernels {
         { A: f8e4m3, S: f32, O: bf16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
     ])]
     pub fn quantized_skinny<
-        A: Element,
-        S: Element,
+        A: QuantizedElement,
+        S: Accumulator,
         O: LibraryElement,
         const M: usize,
         const N: usize,
@@ -141,6 +143,7 @@ pub(crate) mod kernels {
         out_scales: &View<f32, 2>,
         out: &mut View<O, 2>,
         act: i32,
+        #[host] block: Block,
     ) {
         let grid_n = tl::cdiv(out.shape::<i32>(1), N);
         let row = tl::program_id(0) / grid_n * M;
@@ -155,6 +158,7 @@ pub(crate) mod kernels {
     /// reads, and of 8-bit floats converts, rows of operand A for all columns at once. The slices are the first axis of `a` and `b`.
     #[fuse_kernel(
         M = [16], N = [16], num_warps = WARPS, num_stages = 3,
+        when = WARPS == slices && tile == TileShape::new(M, N),
         configs = [
             { A: i8, S: i32, O: f16, WARPS: 4, K: 256, ROUND: false },
             { A: i8, S: i32, O: bf16, WARPS: 4, K: 256, ROUND: false },
@@ -165,8 +169,8 @@ pub(crate) mod kernels {
         ],
     )]
     pub fn quantized_warp_split_k<
-        A: Element,
-        S: Element,
+        A: QuantizedElement,
+        S: Accumulator,
         O: LibraryElement,
         const WARPS: usize,
         const M: usize,
@@ -182,6 +186,8 @@ pub(crate) mod kernels {
         out_scales: &View<f32, 2>,
         out: &mut View<O, 2>,
         act: i32,
+        #[host] tile: TileShape,
+        #[host] slices: usize,
     ) {
         let grid_n = tl::cdiv(out.shape::<i32>(1), N);
         let row = tl::program_id(0) / grid_n * M;
@@ -199,12 +205,22 @@ pub(crate) mod kernels {
 
     /// As [`quantized_matmul()`], but a program stores the partial sums of a tile for split `tl::program_id(1)` of K: `k_steps` steps
     /// of `K`.
-    #[fuse_kernel(M = [64], N = [128], K = [128], num_warps = 4, configs = [{ A: i8, S: i32 }, { A: f8e4m3, S: f32 }])]
-    pub fn quantized_split_k<A: Element, S: Element, const M: usize, const N: usize, const K: usize>(
+    #[fuse_kernel(
+        M = [64], N = [128], K = [128], num_warps = 4, configs = [{ A: i8, S: i32 }, { A: f8e4m3, S: f32 }],
+        when = block == Block::new(M, N, K),
+    )]
+    pub fn quantized_split_k<
+        A: QuantizedElement,
+        S: Accumulator,
+        const M: usize,
+        const N: usize,
+        const K: usize,
+    >(
         a: &View<A, 2>,
         b: &View<A, 2>,
         partials: &mut View<S, 3>,
         k_steps: i32,
+        #[host] block: Block,
     ) {
         let grid_n = tl::cdiv(partials.shape::<i32>(2), N);
         let row = tl::program_id(0) / grid_n * M;
@@ -218,7 +234,7 @@ pub(crate) mod kernels {
 
     /// Reduces the partial sums, and runs the epilogue.
     #[fuse_kernel(
-        M = [4], N = [256], num_warps = 4,
+        M = [4], N = [256], num_warps = 4, when = tile == TileShape::new(M, N),
         configs = [
             { S: i32, O: f16, ROUND: false },
             { S: i32, O: bf16, ROUND: false },
@@ -229,7 +245,7 @@ pub(crate) mod kernels {
         ],
     )]
     pub fn reduce_quantized_split_k<
-        S: Element,
+        S: Accumulator,
         O: LibraryElement,
         const M: usize,
         const N: usize,
@@ -242,6 +258,7 @@ pub(crate) mod kernels {
         out_scales: &View<f32, 2>,
         out: &mut View<O, 2>,
         act: i32,
+        #[host] tile: TileShape,
     ) {
         let grid_n = tl::cdiv(out.shape::<i32>(1), N);
         let row = tl::program_id(0) / grid_n * M;

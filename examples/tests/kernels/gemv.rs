@@ -3,6 +3,7 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::Activation;
 use fused_kernels::matmul::{self, Epilogue, Extents};
+use fused_kernels::matmul_heuristic::Block;
 use fused_kernels::matmul_tiles::gemv;
 use fused_kernels::reference::compare;
 
@@ -40,7 +41,8 @@ fn a_row_times_a_matrix() {
                     let mut output = out.output();
                     let result = output.view_mut([1, 1, n]).unwrap();
                     let act = epilogue.activation as i32;
-                    gemv::<bf16, $N, $K>(x, weight, bias, residual, result, epilogue.alpha, act)
+                    let block = Block::new(1, $N, $K);
+                    gemv(x, weight, bias, residual, result, epilogue.alpha, act, block)
                         .grid(n.div_ceil($N))
                         .launch(&device)
                         .unwrap();

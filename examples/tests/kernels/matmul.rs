@@ -4,7 +4,7 @@ use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::Activation;
 use fused_kernels::float::LibraryFloat;
-use fused_kernels::matmul::{Epilogue, Extents, Matmul, Tile, reference};
+use fused_kernels::matmul::{Epilogue, Extents, Matmul, TileShape, reference};
 use fused_kernels::matmul_heuristic::{Block, Config, Problem};
 use fused_kernels::matmul_tiles::matmul_split_k;
 use fused_kernels::split_matmul::split_k;
@@ -317,7 +317,7 @@ fn check_config<T: LibraryFloat>(
 }
 
 const fn block(rows: usize, cols: usize, k: usize) -> Block {
-    Block { tile: Tile { rows, cols }, k }
+    Block { tile: TileShape { rows, cols }, k }
 }
 
 /// The blocks of 16-bit floats that take a residual.
@@ -504,7 +504,7 @@ fn the_fastest_config_follows_from_the_extents() {
     assert_eq!(Problem { bytes: 4, ..large }.fastest(132), whole(block(128, 256, 32)));
     assert_eq!(Problem { bytes: 1, b_is_k_major: true, ..large }.fastest(132), whole(block(128, 192, 128)));
     // Each SM but a few computes one tile, where half of them would compute one of twice the size.
-    assert_eq!(of([1, 1408, 1408], 512).fastest(132).block.tile, Tile { rows: 128, cols: 128 });
+    assert_eq!(of([1, 1408, 1408], 512).fastest(132).block.tile, TileShape { rows: 128, cols: 128 });
     // A few tiles of many iterations.
     assert!(of([1, 64, 128], 8192).fastest(132).split_k > 4);
     assert_eq!(of([1, 64, 128], 128).fastest(132).split_k, 1);
@@ -532,7 +532,8 @@ fn splits_without_terms_are_zero() {
         let (order_a, order_b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
         let mut out = device.upload(&vec![f32::NAN; 4 * m * n]).unwrap();
         let (order_a, order_b) = (order_a.view([1, m, k]).unwrap(), order_b.view([1, k, n]).unwrap());
-        matmul_split_k::<bf16, 64, 128, 64>(order_a, order_b, out.view_mut([4, 1, m, n]).unwrap(), 1)
+        let partials = out.view_mut([4, 1, m, n]).unwrap();
+        matmul_split_k(order_a, order_b, partials, 1, block(64, 128, 64), false)
             .grid((1, 4))
             .launch(&device)
             .unwrap();
@@ -561,8 +562,8 @@ fn splits_follow_from_sms_and_terms() {
 
 #[test]
 fn tiles_are_large_where_they_fill_the_gpu() {
-    let (large, small) = (Tile { rows: 128, cols: 256 }, Tile { rows: 64, cols: 128 });
-    let of = |m, n| Tile::of([large, small], [1, m, n], 132);
+    let (large, small) = (TileShape { rows: 128, cols: 256 }, TileShape { rows: 64, cols: 128 });
+    let of = |m, n| TileShape::of([large, small], [1, m, n], 132);
     assert_eq!((of(4096, 4096), of(128, 99 * 256)), (large, large));
     // Too few large ones, and too few rows or columns for one.
     assert_eq!((of(2048, 1024), of(128, 98 * 256)), (small, small));
@@ -570,7 +571,7 @@ fn tiles_are_large_where_they_fill_the_gpu() {
     assert_eq!((of(1 << 20, 128), of(1 << 20, 129)), (small, large));
     assert_eq!((large.count([1, 257, 257]), small.count([2, 1, 1]), small.count([3, 0, 9])), (6, 2, 0));
     // A batch has as many of each.
-    assert_eq!(Tile::of([large, small], [25, 256, 512], 132), large);
+    assert_eq!(TileShape::of([large, small], [25, 256, 512], 132), large);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `matmul` of `f32` in TF32.
 
 use fused_kernels::activation::Activation;
-use fused_kernels::matmul::{Epilogue, Extents, Matmul, Tile, reference};
+use fused_kernels::matmul::{Epilogue, Extents, Matmul, TileShape, reference};
 use fused_kernels::matmul_heuristic::{Block, Config};
 
 use crate::data::{check, normal};
@@ -59,7 +59,7 @@ fn check_normal(
 }
 
 const fn config(rows: usize, cols: usize, split_k: usize, copies: [bool; 2]) -> Option<Config> {
-    Some(Config { block: Block { tile: Tile { rows, cols }, k: 32 }, split_k, copies })
+    Some(Config { block: Block { tile: TileShape { rows, cols }, k: 32 }, split_k, copies })
 }
 
 #[test]

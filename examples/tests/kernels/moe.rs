@@ -3,10 +3,11 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::float::LibraryFloat;
 use fused_kernels::form::Cost;
-use fused_kernels::moe::{Experts, Moe, QuantizedRows, Routing, quantize_rows};
+use fused_kernels::moe::{Experts, Moe, QuantizedRows, Routing};
 use fused_kernels::moe_kernels::combine_choices;
 use fused_kernels::moe_reference::{HostExperts, reference};
 use fused_kernels::quantize;
+use fused_kernels::quantize::Quantize;
 use fused_kernels::quantized_matmul::requantized;
 use fused_kernels::reference::{Expected, compare};
 
@@ -195,7 +196,7 @@ fn check_floats<T: LibraryFloat>() {
 fn quantized<T: LibraryFloat>(device: Device, x: Slice<T>, k: usize) -> (Vec<i8>, Vec<f32>) {
     let mut rows = device.zeros::<i8>(x.len()).unwrap();
     let mut scales = device.zeros::<f32>(x.len() / k).unwrap();
-    quantize_rows(&device, (x, k), rows.slice_mut(..), scales.slice_mut(..)).unwrap();
+    Quantize::new(x, k).to_i8(&device, rows.slice_mut(..), scales.slice_mut(..)).unwrap();
     (rows.download().unwrap(), scales.download().unwrap())
 }
 

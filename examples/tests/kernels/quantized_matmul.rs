@@ -3,7 +3,7 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::Activation;
 use fused_kernels::float::LibraryFloat;
-use fused_kernels::matmul::{Extents, Tile};
+use fused_kernels::matmul::{Extents, TileShape};
 use fused_kernels::matmul_heuristic::{Block, Config};
 use fused_kernels::quantized_matmul::{Quantized, QuantizedMatmul, QuantizedOperand, reference, requantized};
 use fused_kernels::quantized_tiles::{quantized_matmul, quantized_skinny, quantized_warp_split_k};
@@ -143,7 +143,7 @@ const CONFIGS: [Config; 4] = [
 ];
 
 const fn block(rows: usize, cols: usize, k: usize) -> Block {
-    Block { tile: Tile { rows, cols }, k }
+    Block { tile: TileShape { rows, cols }, k }
 }
 
 fn check_floats<A: Random, O: LibraryFloat>(activation: Activation) {
@@ -236,11 +236,14 @@ fn results_are_requantized() {
 
 /// The result of a kernel for integers, whose sums are exact: with a scale for each row and column and a bias.
 macro_rules! check_exact {
-    ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal], $act:expr) => {
-        check_exact!($A, $whole, $kernel, [$M, $N], std::convert::identity, 1, $act)
+    ($A:ident, $whole:expr, $kernel:expr, $tile:expr, $act:expr, $block:expr) => {
+        check_exact!($A, $whole, $kernel, $tile, std::convert::identity, 1, $act, $block)
     };
     // `slice` cuts operands whose rows are a multiple of so many elements.
-    ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal], $slice:expr, $slices:literal, $act:expr) => {
+    (
+        $A:ident, $whole:expr, $kernel:expr, $tile:expr, $slice:expr, $slices:literal, $act:expr,
+        $($host:expr),+
+    ) => {
         for (m, k, n) in
             [(128, 128, 192), (130, 48, 400), (256, 272, 384), (1, 16, 8), (15, 528, 40), (127, 31, 191)]
         {
@@ -274,8 +277,9 @@ macro_rules! check_exact {
                     added.view([0, 1]).unwrap(),
                     out.view_mut([m, n]).unwrap(),
                     $act,
+                    $($host),+
                 )
-                .grid(m.div_ceil($M) * n.div_ceil($N))
+                .grid($tile.count([1, m, n]))
                 .launch(&device)
                 .unwrap();
                 assert_eq!(out.download().unwrap(), wanted, "{m} x {k} x {n} of {} on {device}", $A::DTYPE);
@@ -286,20 +290,9 @@ macro_rules! check_exact {
 
 #[test]
 fn wide_tiles_are_exact_where_sums_are() {
-    check_exact!(
-        i8,
-        |x| x as i8,
-        quantized_matmul::<i8, i32, bf16, 128, 192, 128, false>,
-        [128, 192],
-        Activation::Identity
-    );
-    check_exact!(
-        f8e4m3,
-        f8e4m3::from_f32,
-        quantized_matmul::<f8e4m3, f32, bf16, 128, 192, 128, false>,
-        [128, 192],
-        Activation::Identity
-    );
+    let (block, act) = (Block::new(128, 192, 128), Activation::Identity);
+    check_exact!(i8, |x| x as i8, quantized_matmul::<i8, i32, bf16>, block.tile, act, block);
+    check_exact!(f8e4m3, f8e4m3::from_f32, quantized_matmul::<f8e4m3, f32, bf16>, block.tile, act, block);
 }
 
 fn sliced<const WARPS: usize, A: Element>(rows: View<'_, A, 2>) -> View<'_, A, 3> {
@@ -312,40 +305,40 @@ fn sliced<const WARPS: usize, A: Element>(rows: View<'_, A, 2>) -> View<'_, A, 3
 #[test]
 fn skinny_tiles_are_exact_where_sums_are() {
     let none = Activation::Identity as i32;
+    let tile = TileShape::new(16, 16);
     check_exact!(
         i8,
         |x| x as i8,
-        quantized_warp_split_k::<i8, i32, bf16, 4, 16, 16, 256, false>,
-        [16, 16],
+        quantized_warp_split_k::<i8, i32, bf16>,
+        tile,
         sliced::<4, i8>,
         4,
-        none
+        none,
+        tile,
+        4
     );
     check_exact!(
         f8e4m3,
         f8e4m3::from_f32,
-        quantized_warp_split_k::<f8e4m3, f32, bf16, 8, 16, 16, 128, false>,
-        [16, 16],
+        quantized_warp_split_k::<f8e4m3, f32, bf16>,
+        tile,
         sliced::<8, f8e4m3>,
         8,
-        none
+        none,
+        tile,
+        8
     );
-    check_exact!(
-        f8e4m3,
-        f8e4m3::from_f32,
-        quantized_skinny::<f8e4m3, f32, bf16, 16, 32, 256, false>,
-        [16, 32],
-        none
-    );
-    check_exact!(i8, |x| x as i8, quantized_skinny::<i8, i32, bf16, 16, 32, 256, false>, [16, 32], none);
-    check_exact!(i8, |x| x as i8, quantized_skinny::<i8, i32, bf16, 64, 64, 256, false>, [64, 64], none);
-    check_exact!(
-        f8e4m3,
-        f8e4m3::from_f32,
-        quantized_skinny::<f8e4m3, f32, bf16, 64, 64, 256, false>,
-        [64, 64],
-        none
-    );
+    for block in [Block::new(16, 32, 256), Block::new(64, 64, 256)] {
+        check_exact!(i8, |x| x as i8, quantized_skinny::<i8, i32, bf16>, block.tile, none, block);
+        check_exact!(
+            f8e4m3,
+            f8e4m3::from_f32,
+            quantized_skinny::<f8e4m3, f32, bf16>,
+            block.tile,
+            none,
+            block
+        );
+    }
 }
 
 /// The ends of the range, where sums are longest.
@@ -395,7 +388,10 @@ fn wrong_shapes_are_errors() {
     let none = Config { block: block(64, 128, 128), split_k: 1, copies: [false; 2] };
     assert_eq!(found(none), "quantized_matmul: there is no kernel of 64 x 128 x 128 for this product");
     let split_config = Config { block: block(128, 128, 128), split_k: 2, ..none };
-    assert_eq!(found(split_config), "quantized_matmul: there are no parts of 128 x 128 x 128");
+    assert_eq!(
+        found(split_config),
+        "quantized_matmul: there is no kernel of 128 x 128 x 128 for this product"
+    );
     let split_config = Config { split_k: 33, ..none };
     assert_eq!(found(split_config), "quantized_matmul: a split of K in 33, the most is 32");
     let mut integer = device.zeros::<i8>(1).unwrap();

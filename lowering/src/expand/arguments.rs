@@ -51,6 +51,7 @@ impl LauncherArguments {
                     let ty = ty.ident();
                     all.params.push(quote! { #(#when)* #own: #ty });
                 }
+                ParamType::Host(ty) => all.params.push(quote! { #(#when)* #own: #ty }),
                 ParamType::Failed => {}
             }
         }

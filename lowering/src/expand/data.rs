@@ -90,7 +90,7 @@ fn variant_data(kernel: &Kernel, variant: &Variant, compiled: &CompiledVariant) 
             std::iter::once(dtype(resolve(&view.elem, variant))).chain(numbers).collect()
         }
         ParamType::Scalar(ty) => vec![dtype(resolve(ty, variant))],
-        ParamType::Enum(_) => vec![],
+        ParamType::Enum(_) | ParamType::Host(_) => vec![],
         ParamType::Failed => vec![dtype(DType::F32)],
     });
     quote! {

@@ -171,7 +171,7 @@ fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
     let arguments = |ty: &ParamType| match ty {
         ParamType::View(view) => 1 + 2 * view.rank,
         ParamType::Slice { .. } | ParamType::Scalar(_) | ParamType::Failed => 1,
-        ParamType::Enum(_) => 0,
+        ParamType::Enum(_) | ParamType::Host(_) => 0,
     };
     let count = kernel.params.iter().map(|param| arguments(&param.ty)).sum();
     let count = Literal::usize_unsuffixed(count);
@@ -198,6 +198,7 @@ fn accepted(kernel: &Kernel, param: &KernelParam) -> Option<TokenStream> {
             let ty = ty.ident();
             return Some(quote! { #ty });
         }
+        ParamType::Host(ty) => return Some(ty.clone()),
         ParamType::Failed => return None,
     };
     Some(memory.accepted(param))
@@ -415,7 +416,7 @@ fn param_data(param: &KernelParam) -> Vec<TokenStream> {
             std::iter::once(data(own.clone(), quote! { #kind(#rank) })).chain(shape).chain(strides).collect()
         }
         ParamType::Scalar(_) | ParamType::Failed => vec![data(own, quote! { Scalar })],
-        ParamType::Enum(_) => vec![],
+        ParamType::Enum(_) | ParamType::Host(_) => vec![],
     }
 }
 

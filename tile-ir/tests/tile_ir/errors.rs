@@ -341,10 +341,11 @@ fn conditions_of_configs() {
     check_attribute(
         "T = [f32], N = [64, 128], when = n <= 64",
         expect![[r#"
-            1: `n <= 64`: `when` is a condition of configs, and there are none: calls take the first config whose condition holds
-                help: `configs = [{ .., when: n <= 64 }, { .. }]`
+            1: `n <= 64`: `when` chooses nothing: it names no constant with listed values, and there are no configs
+                help: `when = n <= BLOCK`, or a condition of one config, `configs = [{ .., when: n <= 64 }, { .. }]`
         "#]],
     );
+    check_attribute("T = [f32], N = [64, 128], when = n <= N as i32", expect![[""]]);
 }
 
 #[test]

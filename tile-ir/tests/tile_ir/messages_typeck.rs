@@ -940,3 +940,20 @@ fn element_types_of_attributes() {
         "#]],
     );
 }
+
+#[test]
+fn values_of_the_host_are_for_conditions() {
+    check_errors(
+        "#[fuse_kernel(N = [64, 128], when = block.columns(4) == N)]
+        fn k<const N: usize>(out: &mut [f32], #[host] block: crate::Block<'_>, #[host] unasked: Option<bool>) {
+            tl::store(out + tl::arange(0, N), 0.0);
+            tl::store(out, block);
+        }",
+        expect![[r#"
+            2: `unasked`: `unasked` chooses no variant: a parameter with `#[host]` is for conditions
+                help: ask it in the attribute, `when = BLOCK == unasked`, or leave the mark out
+            4: `block`: `block` is a value of the host, which conditions alone ask
+                help: a number that the body needs is a parameter without `#[host]`
+        "#]],
+    );
+}

@@ -173,8 +173,8 @@ fn mistakes_with_enums() {
                 help: an enum of a `#[fuse_module]` is a parameter of its own, `mask: Mask`: each of its values has a variant
             25: `Direction`: `Direction` is no type of a kernel's parameter
                 help: a struct's fields are parameters of their own; an enum without fields is one of the same `#[fuse_module]`, or imported there
-            28: `n > 64`: `when` is a condition of configs, and there are none: calls take the first config whose condition holds
-                help: `configs = [{ .., when: n > 64 }, { .. }]`
+            28: `n > 64`: `when` chooses nothing: it names no constant with listed values, and there are no configs
+                help: `when = n <= BLOCK`, or a condition of one config, `configs = [{ .., when: n > 64 }, { .. }]`
             34: `out`: a condition with `device` cannot ask `out`, which the call writes
                 help: ask a parameter that is read, or pass its extent as a number
         "#]],

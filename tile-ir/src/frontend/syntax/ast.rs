@@ -228,7 +228,7 @@ impl GenericParam {
 }
 
 impl Kernel {
-    /// Whether calls leave the generic out: measured time chooses it, or the conditions of configs do.
+    /// Whether calls leave the generic out: measured time chooses it, or conditions do, those of its configs or one that names it.
     pub fn is_open(&self, generic: &GenericParam) -> bool {
         let name = generic.name();
         let in_configs = || {
@@ -236,9 +236,13 @@ impl Kernel {
             self.options.leaves_configs_open() && names.into_iter().any(|(entry, _)| entry == name)
         };
         let measured = || self.options.lists.iter().any(|list| list.name == *name && list.measured.is_some());
+        let asked = || {
+            let condition = self.options.when.as_ref();
+            condition.is_some_and(|tokens| find_name(tokens.clone(), &name.to_string()).is_some())
+        };
         matches!(generic, GenericParam::Const { .. })
             && !self.is_of_argument(generic)
-            && (in_configs() || measured())
+            && (in_configs() || measured() || asked())
     }
 
     /// The name `device` where a condition asks it: which it is, is known when a call is launched.
@@ -295,6 +299,8 @@ pub enum ParamType {
     Scalar(TypeName),
     /// An enum among the items around the kernel: no argument of the launch, but a constant of the variant.
     Enum(TypeName),
+    /// `#[host] block: Block`, of any type: a value for the conditions that choose a variant, which the body does not see.
+    Host(TokenStream),
     /// Something that was already reported.
     Failed,
 }

@@ -7,6 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::{Token, bracketed, parenthesized};
 
 use super::ast::{Config, KernelOptions, Tune, VariantKind, VariantList, VariantValue};
+use super::token_names::find_name;
 use super::{suffix, values};
 use crate::support::diagnostic::{Errors, Loc, list, nearest, source_text};
 use crate::support::dtype::DType;
@@ -273,9 +274,12 @@ pub(super) fn parse_options(
         declared.push(name);
         reader.add(&mut options, entry);
     }
+    let names = |condition: &TokenStream| {
+        options.lists.iter().any(|list| find_name(condition.clone(), &list.name.to_string()).is_some())
+    };
     if options.configs.is_empty()
         && !reader.unreadable
-        && let Some(condition) = options.when.take()
+        && let Some(condition) = options.when.take_if(|condition| !names(condition))
     {
         report_condition(condition, reader.errors);
     }
@@ -429,8 +433,8 @@ fn report_condition(condition: TokenStream, errors: &mut Errors) {
     let condition = source_text(condition);
     errors.push_help(
         loc,
-        "`when` is a condition of configs, and there are none: calls take the first config whose condition holds",
-        format!("`configs = [{{ .., when: {condition} }}, {{ .. }}]`"),
+        "`when` chooses nothing: it names no constant with listed values, and there are no configs",
+        format!("`when = n <= BLOCK`, or a condition of one config, `configs = [{{ .., when: {condition} }}, {{ .. }}]`"),
     );
 }
 

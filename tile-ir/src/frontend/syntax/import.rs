@@ -161,6 +161,14 @@ impl<'ast> Visit<'ast> for Mentions {
         visit::visit_type_path(self, ty);
     }
 
+    fn visit_pat_type(&mut self, param: &'ast syn::PatType) {
+        if super::item::has_host_mark(param) {
+            self.visit_pat(&param.pat);
+        } else {
+            visit::visit_pat_type(self, param);
+        }
+    }
+
     fn visit_pat_ident(&mut self, pat: &'ast syn::PatIdent) {
         self.bound.insert(pat.ident.to_string());
         visit::visit_pat_ident(self, pat);

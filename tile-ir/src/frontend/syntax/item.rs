@@ -85,6 +85,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         drop_tail_result(&mut function.block);
     }
     conditions::drop_empty_statements(&mut function.block);
+    let is_host: Vec<bool> = function.sig.inputs.iter_mut().map(take_host_mark).collect();
     inner_attributes::check(&function, errors);
     suffix::check(&function, errors);
     inner_attributes::take_marks(&mut function.attrs, "fuse_kernel", errors);
@@ -106,8 +107,9 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         syn::FnArg::Receiver(receiver) => Some(receiver.to_token_stream()),
         syn::FnArg::Typed(_) => None,
     });
-    let params: Vec<KernelParam> =
-        signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
+    let params: Vec<KernelParam> = std::iter::zip(&signature.inputs, is_host)
+        .filter_map(|(input, is_host)| parse_param(input, is_host, errors))
+        .collect();
     optional::declare_presence(&params, &mut generics, &mut options);
     let body = expr::Parser { errors }.block(&function.block);
     let body = early_exit::lower(body, early_exit::BodyKind::Unit, errors);
@@ -297,7 +299,24 @@ fn parse_bounds(param: &syn::TypeParam, errors: &mut Errors) -> (Class, Vec<Toke
     (classes.first().copied().unwrap_or(Class::Any), others.map(ToTokens::to_token_stream).collect())
 }
 
-fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
+fn is_host_mark(attribute: &syn::Attribute) -> bool {
+    attribute.path().is_ident("host")
+}
+
+/// Whether a parameter is `#[host]`: its type is Rust's alone.
+pub(super) fn has_host_mark(param: &syn::PatType) -> bool {
+    param.attrs.iter().any(is_host_mark)
+}
+
+/// Takes `#[host]` off a parameter; whether it was there.
+fn take_host_mark(input: &mut syn::FnArg) -> bool {
+    let syn::FnArg::Typed(typed) = input else { return false };
+    let is_host = has_host_mark(typed);
+    typed.attrs.retain(|attribute| !is_host_mark(attribute));
+    is_host
+}
+
+fn parse_param(input: &syn::FnArg, is_host: bool, errors: &mut Errors) -> Option<KernelParam> {
     let typed = match input {
         syn::FnArg::Typed(typed) => typed,
         syn::FnArg::Receiver(receiver) => {
@@ -334,8 +353,9 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<KernelParam> {
             });
         }
     };
-    let inner = optional::inner_type(&typed.ty);
+    let inner = optional::inner_type(&typed.ty).filter(|_| !is_host);
     let ty = match inner {
+        None if is_host => ParamType::Host(typed.ty.to_token_stream()),
         Some(inner) if !optional::check_memory(inner, errors) => ParamType::Failed,
         Some(inner) => parse_param_type(inner, errors),
         None => parse_param_type(&typed.ty, errors),

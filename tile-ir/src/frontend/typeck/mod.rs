@@ -200,6 +200,7 @@ impl Check<'_> {
                     self.report_unknown_values(ty);
                     continue;
                 }
+                ParamType::Host(_) => continue,
                 ParamType::Slice { elem, mutable } => {
                     let elem = self.resolve_type(elem);
                     let id = ParamId(self.builder.func.params.len() as u32);
@@ -301,7 +302,7 @@ impl Check<'_> {
         let found = self.kernel.params.iter().find(|param| param.name == name);
         match found.map(|param| &param.ty) {
             Some(ParamType::Slice { elem, .. } | ParamType::View(ViewType { elem, .. })) => elem.name.clone(),
-            Some(ParamType::Scalar(_) | ParamType::Enum(_) | ParamType::Failed) | None => String::new(),
+            _ => String::new(),
         }
     }
 }

@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
 use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
-use crate::frontend::syntax::{Place, TypeName, foreign_help};
+use crate::frontend::syntax::{KernelParam, ParamType, Place, TypeName, foreign_help};
 use crate::ops::ConstantValue;
 use crate::support::diagnostic::{Loc, list, nearest};
 use crate::support::dtype::DType;
@@ -105,6 +105,12 @@ impl Check<'_> {
                 }
                 if self.kernel.name == text {
                     return self.error(loc, "a kernel cannot refer to itself");
+                }
+                let is_host = |own: &KernelParam| own.name == *name && matches!(own.ty, ParamType::Host(_));
+                if self.frames.len() == 1 && self.kernel.params.iter().any(is_host) {
+                    let problem = format!("`{text}` is a value of the host, which conditions alone ask");
+                    let help = "a number that the body needs is a parameter without `#[host]`";
+                    return self.error_help(loc, problem, help);
                 }
                 if self.type_named(&text).is_some() {
                     let help = format!("an element type stands between angle brackets: `.to::<{text}>()`");

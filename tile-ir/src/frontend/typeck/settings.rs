@@ -296,7 +296,7 @@ fn report_key(kernel: &Kernel, key: &TokenStream, errors: &mut Errors) {
                 Some(ParamType::View(_)) => {
                     ("a key is a number, found a view", format!("write `{name}.shape()[0]`"))
                 }
-                Some(ParamType::Scalar(_) | ParamType::Enum(_) | ParamType::Failed) | None => return,
+                _ => return,
             }
         }
         TokenTree::Group(_) | TokenTree::Punct(_) => return,
@@ -304,15 +304,28 @@ fn report_key(kernel: &Kernel, key: &TokenStream, errors: &mut Errors) {
     errors.push_help(Loc::from(token.span()), text, help);
 }
 
-/// Reports memory that the kernel writes in conditions that wait for the device: until then the call has it.
+/// Reports values of the host that choose nothing, and memory that the kernel writes in conditions that wait for the device: until then
+/// the call has it.
 pub(super) fn report_conditions(kernel: &Kernel, errors: &mut Errors) {
+    let options = &kernel.options;
+    for param in kernel.params.iter().filter(|param| matches!(param.ty, ParamType::Host(_))) {
+        let name = param.name.to_string();
+        let chosen = options.lists.iter().filter_map(|list| list.chosen_by.as_ref());
+        let tune = options.tune.iter().flat_map(|tune| tune.key.iter().chain(&tune.when));
+        let mut asked = options.conditions().chain(chosen).chain(tune);
+        if !options.unreadable && !asked.any(|tokens| find_name(tokens.clone(), &name).is_some()) {
+            let text = format!("`{name}` chooses no variant: a parameter with `#[host]` is for conditions");
+            let help = format!("ask it in the attribute, `when = BLOCK == {name}`, or leave the mark out");
+            errors.push_help(Loc::of(&param.name), text, help);
+        }
+    }
     if kernel.asked_device().is_none() {
         return;
     }
     let is_written = |param: &&KernelParam| match &param.ty {
         ParamType::Slice { mutable, .. } => *mutable,
         ParamType::View(view) => view.mutable,
-        ParamType::Scalar(_) | ParamType::Enum(_) | ParamType::Failed => false,
+        _ => false,
     };
     for param in kernel.params.iter().filter(is_written) {
         let written = param.name.to_string();
