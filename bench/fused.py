@@ -266,7 +266,7 @@ class Quantize(RowEntry):
         if cols <= 512:
             kernel, programs = "quantize_short", short_programs(rows, cols)
         return [Launch(kernel, [NAMES[dtype], NAMES[self.into]],
-                       lambda norm, integers, block: norm == self.kind and block >= cols, lambda *_: (programs,))]
+                       lambda norm, block: norm == self.kind and block >= cols, lambda *_: (programs,))]
 
     def results(self, results):
         out, scales = results

@@ -117,18 +117,19 @@ class Moe(Entry):
                 Launch("group_by_expert", [], in_tiles, lambda *_: (experts,)),
                 Launch("experts_gate_up", [], in_tiles, lambda *_: (tiles * cdiv(f, BLOCK),), **of_gate_up),
                 Launch("experts_down", [], in_tiles, lambda *_: (tiles * cdiv(k, BLOCK),), **of_down),
-                Launch("combine_choices", [NAMES[dtype]], lambda *_: True, lambda _, width: (tokens, cdiv(k, width)),
+                Launch("combine_choices", [NAMES[dtype]], lambda *_: True, lambda width: (tokens, cdiv(k, width)),
                        out_scales=args["row_scales"][:0])]
 
     @staticmethod
     def quantize(case, args):
         """The launch that makes `i8` of rows."""
         tokens, _, _, k, _, dtype = case
-        into = {"x": args["x"], "out": args["rows"], "scales": args["row_scales"], "n_cols": k}
-        if dtype == F32:
-            return [Launch("quantize_f32", [], lambda *_: True, lambda *_: (tokens,), **into)]
         nothing = args["x"].flatten()[:0]
-        taken = {**into, "gamma": nothing, "beta": nothing, "n_rows": tokens, "eps": 0.0}
+        taken = {"x": args["x"], "gamma": nothing, "beta": nothing, "out": args["rows"], "scales": args["row_scales"],
+                 "n_rows": tokens, "n_cols": k, "eps": 0.0}
+        if dtype == F32:
+            return [Launch("quantize_long", ["f32", "i8"], lambda norm, _: norm == 0, lambda *_: (tokens,), **taken,
+                           x_stride=k, out_stride=k)]
         return with_all(fused.Quantize("plain", torch.int8).launches((tokens, k, dtype), taken), taken)
 
     def exact(self, args):

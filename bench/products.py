@@ -54,6 +54,8 @@ class Matmul(Entry):
              for dtype in (F32, F16, BF16)]
     #: Whether `b` is column-major.
     transposed = False
+    #: Whether `f32` is rounded to TF32.
+    tf32 = False
 
     def __init__(self, act):
         self.act = act
@@ -110,12 +112,12 @@ class Matmul(Entry):
             if "parts" not in args or args["parts"].shape[0] != parts:
                 args["parts"] = torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")
             summed = heuristic.THIN if n <= heuristic.THIN_COLS else (1 if m * n <= 4 * 256 * sm_count() else 4, 256)
-            return [Launch("matmul_split_k", types, lambda *consts: consts == block, lambda *_: (count, parts),
+            return [Launch("matmul_split_k", types, lambda *consts: consts == (*block, self.tf32), lambda *_: (count, parts),
                            **{**taken, "partials": args["parts"], "k_steps": cdiv(cdiv(k, parts), steps)}),
                     Launch("reduce_split_k", types, lambda *consts: consts == summed,
                            lambda rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, "partials": args["parts"]})]
         if dtype == F32:
-            return [Launch("matmul_f32", [], lambda *consts: consts[:3] == block, lambda *_: (count,), **taken)]
+            return [Launch("matmul_f32", types, lambda *consts: consts[:4] == (*block, self.tf32), lambda *_: (count,), **taken)]
         if rows == 128 and cols > 128:
             return [Launch("matmul", types, lambda *consts: consts[:4] == (self.act, *block), lambda *_: (count,), **taken)]
         return [Launch("matmul_small", types, lambda *consts: consts == block, lambda *_: (count,), **taken)]

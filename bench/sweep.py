@@ -87,6 +87,8 @@ def draw_product(draw):
 class Tf32(Product):
     """The same of `f32` in TF32."""
 
+    tf32 = True
+
     def __init__(self, layout):
         super().__init__(layout)
         self.name = f"matmul_tf32 {layout}"
@@ -112,14 +114,6 @@ class Tf32(Product):
         taken.update({name: copy for name, (_, _, copy) in copied.items()})
         args["copies"] = copied  # A launch keeps addresses alone.
         return launches + self.in_config(case, block, parts, taken, args)
-
-    def in_config(self, case, block, parts, taken, args):
-        m, _, n, _ = case
-        if parts > 1:
-            first, last = super().in_config(case, block, parts, taken, args)
-            return [Launch("matmul_tf32_split_k", [], first.consts, first.grid, **first.args), last]
-        count = cdiv(m, block[0]) * cdiv(n, block[1])
-        return [Launch("matmul_tf32", [], lambda *consts: consts[:3] == block, lambda *_: (count,), **taken)]
 
     def exact(self, args):
         def rounded(matrix):

@@ -27,6 +27,7 @@
 //! | `T = [f32, bf16]`, `BLOCK = [512, 1024]` | the values of a generic; every combination is compiled |
 //! | `BLOCK = n_cols in [512, 1024]` | the same, and a call takes the smallest value that is at least the expression |
 //! | `configs = [{ BLOCK: 512, num_warps: 4 }, ..]` | combinations one by one, with settings of their own |
+//! | `when = BLOCK == block`, `{ BLOCK: 512, when: n <= 512 }` | a condition in Rust over the arguments, the constants and `device`: a call leaves these constants out and takes the first variant that is allowed |
 //! | `num_warps = 4` | warps of a program on a GPU, or of a block; chosen by what it reads where nothing is said |
 //! | `num_ctas = 4` | blocks of a cluster that share a program: for tiles that take most of an SM. One block does it all where there are no clusters ([`LaunchOn::has_clusters`]) |
 //! | `num_stages = 3` | iterations whose loads are in flight, for loops that do not say ([`tl::Range::num_stages`]) |
@@ -41,6 +42,9 @@
 //! Memory may be optional, `bias: Option<&[T]>` or `sums: Option<&mut View<f32, 1>>`: `if let Some(bias) = bias { .. }` and `match` say what is done
 //! with it, and a call passes `Some(slice)` or `None`. Each case is a variant of its own, without the code of the other. The constant
 //! `bias_is_some = [true]` in the attribute, or in a config, leaves the other one out.
+//!
+//! A parameter of an enum without fields, `mask: Mask`, is known when the kernel is compiled: each of its values is a variant, and a call passes one. A
+//! parameter marked `#[host]`, `#[host] block: Block`, has any Rust type and is for conditions alone.
 //!
 //! Outside of `configs` the four settings may be expressions over the kernel's integer constants and the sizes of its types, by
 //! `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if`: `num_warps = (BLOCK * size_of::<T>() / 2048).min(8)`,

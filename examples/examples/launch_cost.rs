@@ -108,16 +108,52 @@ fn each_launch(device: &Device, launches: usize) -> Result<Vec<(&'static str, Ve
         add_mul::<f32, N>(&input, &input, &input, &mut out, n).grid(1).launch(device)?;
         Ok(())
     })?;
+    let by_host_us = batches(device, launches, || {
+        scale_by_host(&input, &mut out, 2.0, n, N).grid(1).launch(device)?;
+        Ok(())
+    })?;
+    let by_device_us = batches(device, launches, || {
+        scale_by_device(&input, &mut out, 2.0, n).grid(1).launch(device)?;
+        Ok(())
+    })?;
     let layer_norm_us = batches(device, launches, || {
         let beta = Some(Slice::from(&input));
         norm::<f32>(&input, &input, beta, &mut out, n, n, n, 1e-5).grid(1).launch(device)?;
         Ok(())
     })?;
-    let mut all = vec![("add_mul, 5 parameters", add_mul_us), ("layer_norm, chosen variant", layer_norm_us)];
+    let mut all = vec![
+        ("add_mul, 5 parameters", add_mul_us),
+        ("4 parameters, by the host", by_host_us),
+        ("4 parameters, by the device", by_device_us),
+        ("layer_norm, chosen variant", layer_norm_us),
+    ];
     if let Some(driver_us) = driver_alone(device, launches)? {
         all.push(("the driver's call alone", driver_us));
     }
     Ok(all)
+}
+
+/// `out = x * scale`; a value of the host chooses among as many variants as a matmul has.
+#[fuse_kernel(
+    BLOCK = [32, 64, 128, 256, 512, 1024], when = BLOCK == block,
+    configs = [{ num_warps: 1 }, { num_warps: 2 }],
+)]
+pub fn scale_by_host<const BLOCK: usize>(
+    x: &[f32],
+    out: &mut [f32],
+    scale: f32,
+    n: i32,
+    #[host] block: usize,
+) {
+    let at = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    tl::store(out + at, tl::load(x + at, at < n) * scale, at < n);
+}
+
+/// The same; the device chooses.
+#[fuse_kernel(BLOCK = [512, 1024], when = BLOCK == 1024 || !device.has_wgmma())]
+pub fn scale_by_device<const BLOCK: usize>(x: &[f32], out: &mut [f32], scale: f32, n: i32) {
+    let at = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    tl::store(out + at, tl::load(x + at, at < n) * scale, at < n);
 }
 
 /// A kernel that does nothing with as many arguments as add-mul's entry has.

@@ -153,6 +153,29 @@ pub mod by_device {
     }
 }
 
+/// A block of rows and columns, as the host names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Block {
+    pub rows: usize,
+    pub cols: usize,
+}
+
+/// `out = x + x` of matrices, by the block that the host chose: constants of a list and of configs.
+#[fuse_kernel(
+    T = [f32, i32], COLS = [16, 64], configs = [{ ROWS: 1, num_warps: 1 }, { ROWS: 4 }],
+    when = Some(block) == preferred || block == (Block { rows: ROWS, cols: COLS }),
+)]
+pub fn double_chosen<T: Number, const ROWS: usize, const COLS: usize>(
+    x: &View<T, 2>,
+    #[host] block: Block,
+    out: &mut View<T, 2>,
+    #[host] preferred: Option<Block>,
+) {
+    let (row, col) = (tl::program_id(0) * ROWS, tl::program_id(1) * COLS);
+    let tile = x.load::<ROWS, COLS>(row, col);
+    out.store(tile + tile, row, col);
+}
+
 /// Sums of rows. The arguments choose the config: the first whose condition holds.
 #[fuse_kernel(
     T = [f32, i32],

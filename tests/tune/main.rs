@@ -10,8 +10,8 @@ use dsl_runtime::{Error, Result, tune};
 use fuse_tests::devices;
 use kernels::by_device::{Reduction, reduced_rows};
 use kernels::{
-    careless_row_sums, chosen_row_sums, count, double, double_blocks, optional_parts, row_sums,
-    scaled_row_sums, shipped, unmasked,
+    Block, careless_row_sums, chosen_row_sums, count, double, double_blocks, double_chosen, optional_parts,
+    row_sums, scaled_row_sums, shipped, unmasked,
 };
 
 /// One test at a time, with a folder of choices that is theirs.
@@ -241,6 +241,35 @@ fn enums_and_the_device_choose_the_variant() {
         let failed =
             reduced_rows(&x, Reduction::Sum, 50, &mut out).only("BLOCK = 256").grid(1).launch(&device);
         assert!(matches!(failed, Err(Error::NoVariant { .. })), "{failed:?}");
+    }
+}
+
+#[test]
+fn values_of_the_host_choose_the_variant() {
+    let _alone = alone();
+    for device in devices() {
+        let (rows, cols) = (6, 100);
+        let host: Vec<i32> = (0..rows as i32 * cols as i32).collect();
+        let x = device.upload(&host).unwrap();
+        let mut out = device.zeros::<i32>(rows * cols).unwrap();
+        let mut run = |block: Block, preferred| {
+            let (x, out) = (x.view([rows, cols]).unwrap(), out.view_mut([rows, cols]).unwrap());
+            let grid = (rows.div_ceil(block.rows), cols.div_ceil(block.cols));
+            let mut launch = double_chosen(x, block, out, preferred).grid(grid);
+            let variant = launch.trace(&device).map(|trace| trace.variant.to_string());
+            launch.launch(&device).and(variant)
+        };
+        let label = |rows, cols| match rows {
+            1 => format!("T = i32, ROWS = 1, COLS = {cols}, num_warps = 1"),
+            _ => format!("T = i32, ROWS = {rows}, COLS = {cols}"),
+        };
+        for (rows, cols) in [(1, 16), (4, 16), (1, 64), (4, 64)] {
+            assert_eq!(run(Block { rows, cols }, None), Ok(label(rows, cols)), "{device}");
+        }
+        let unknown = Block { rows: 2, cols: 64 };
+        assert!(matches!(run(unknown, None), Err(Error::NoVariant { .. })), "{device}");
+        assert_eq!(run(Block { rows: 1, cols: 16 }, Some(Block { rows: 1, cols: 16 })), Ok(label(1, 16)));
+        assert_eq!(out.download().unwrap(), host.iter().map(|x| x + x).collect::<Vec<i32>>(), "{device}");
     }
 }
 

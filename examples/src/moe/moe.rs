@@ -179,7 +179,7 @@ impl<'a> Moe<'a> {
         let Some((sizes, weighted_rows)) = self.weighted_rows(on, x, out.len())? else { return Ok(()) };
         let (rows, experts, nothing) = (weighted_rows.slice(), self.routing.experts, x.scales.slice(..0));
         let [n_experts, top_k, n_cols] = [sizes.experts, self.routing.top_k, sizes.k].map(|n| n as i32);
-        combine_choices::<T, false, STEP>(rows, experts, nothing, out, n_experts, top_k, n_cols)
+        combine_choices::<T, STEP>(rows, experts, nothing, out, n_experts, top_k, n_cols)
             .grid(sizes.combining_programs())
             .launch(on)
     }
@@ -200,7 +200,7 @@ impl<'a> Moe<'a> {
         let Some((sizes, weighted_rows)) = self.weighted_rows(on, x, out.len())? else { return Ok(()) };
         let (rows, experts) = (weighted_rows.slice(), self.routing.experts);
         let [n_experts, top_k, n_cols] = [sizes.experts, self.routing.top_k, sizes.k].map(|n| n as i32);
-        combine_choices::<i8, true, STEP>(rows, experts, scales, out, n_experts, top_k, n_cols)
+        combine_choices::<i8, STEP>(rows, experts, scales, out, n_experts, top_k, n_cols)
             .grid(sizes.combining_programs())
             .launch(on)
     }

@@ -168,15 +168,10 @@ mod kernels {
         tl::store(weighted_rows + (choice * n).col() + cols.row(), y, is_valid_row.col() & (cols < n).row());
     }
 
-    /// The sum over the choices of a token, in order, of those whose expert exists. `ROUND` says whether it is divided by the
-    /// scale of the token and rounded; `out_scales` may be empty where it is not.
-    #[fuse_kernel(
-        N = [1024], num_warps = 4,
-        configs = [
-            { O: f32, ROUND: false }, { O: f16, ROUND: false }, { O: bf16, ROUND: false }, { O: i8, ROUND: true },
-        ],
-    )]
-    pub fn combine_choices<O: LibraryElement, const ROUND: bool, const N: usize>(
+    /// The sum over the choices of a token, in order, of those whose expert exists. For `i8` it is divided by the scale of
+    /// the token and rounded; elsewhere `out_scales` may be empty.
+    #[fuse_kernel(O = [f32, f16, bf16, i8], N = [1024], num_warps = 4)]
+    pub fn combine_choices<O: LibraryElement, const N: usize>(
         weighted_rows: &[f32],
         experts: &[i32],
         out_scales: &[f32],
@@ -192,7 +187,8 @@ mod kernels {
             let is_valid = (id >= 0) & (id < n_experts);
             sum += tl::load(weighted_rows + choice * n_cols + cols, (cols < n_cols) & is_valid, 0.0);
         }
-        let y = if ROUND { tl::round_ties_even(sum / tl::load(out_scales + token)) } else { sum };
+        let is_integer = O::MAX as f32 == 127.0;
+        let y = if is_integer { tl::round_ties_even(sum / tl::load(out_scales + token)) } else { sum };
         tl::store(out + token * n_cols + cols, y.to::<O>(), cols < n_cols);
     }
 }

@@ -28,10 +28,9 @@ pub(crate) mod kernels {
         acc
     }
 
-    /// The epilogue of an accumulator, before its conversion: scales, bias, an activation of [`crate::activation`], and the division and
-    /// rounding for `i8`. The columns may share one scale.
+    /// The epilogue of an accumulator: scales, bias, an activation of [`crate::activation`], and the division and rounding for `i8`. The columns may share one scale.
     #[fuse_fn]
-    fn epilogue<const M: usize, const N: usize, const ROUND: bool>(
+    fn epilogue<O: Element, const M: usize, const N: usize>(
         acc: Tile<f32>,
         row_scales: &View<f32, 2>,
         col_scales: &View<f32, 2>,
@@ -40,13 +39,15 @@ pub(crate) mod kernels {
         act: i32,
         row: i32,
         col: i32,
-    ) -> Tile<f32> {
+    ) -> Tile<O> {
         let scaled = acc * row_scales.load::<M, 1>(row, 0);
         let shared_scale = col_scales.load::<1, 1>(0, 0);
         let scales = tl::select(col_scales.shape(1) == 1, shared_scale, col_scales.load::<1, N>(0, col));
         let v = tl::fma(scaled, scales, bias.load::<1, N>(0, col));
         let y = activate_in_epilogue::<f16>(v, act);
-        if ROUND { tl::round_ties_even(y / out_scales.load::<M, 1>(row, 0)) } else { y }
+        let is_integer = O::MAX as f32 == 127.0;
+        let y = if is_integer { tl::round_ties_even(y / out_scales.load::<M, 1>(row, 0)) } else { y };
+        y.to::<O>()
     }
 
     /// A program computes a tile of `M x N` elements in steps of `K`; the grid counts tiles. `b` is passed as its transpose. Scales of
@@ -54,24 +55,24 @@ pub(crate) mod kernels {
     #[fuse_kernel(
         M = [128], N = [128, 192], K = [128], num_warps = 8, when = block == Block::new(M, N, K),
         configs = [
-            { A: i8, S: i32, O: f16, activation: Activation::Identity, ROUND: false },
-            { A: i8, S: i32, O: f16, activation: Activation::Relu, ROUND: false },
-            { A: i8, S: i32, O: f16, activation: Activation::Gelu, ROUND: false },
-            { A: i8, S: i32, O: f16, activation: Activation::Silu, ROUND: false },
-            { A: i8, S: i32, O: bf16, activation: Activation::Identity, ROUND: false },
-            { A: i8, S: i32, O: bf16, activation: Activation::Relu, ROUND: false },
-            { A: i8, S: i32, O: bf16, activation: Activation::Gelu, ROUND: false },
-            { A: i8, S: i32, O: bf16, activation: Activation::Silu, ROUND: false },
-            { A: i8, S: i32, O: f32, activation: Activation::Identity, ROUND: false },
-            { A: i8, S: i32, O: i8, activation: Activation::Identity, ROUND: true },
-            { A: i8, S: i32, O: i8, activation: Activation::Relu, ROUND: true },
-            { A: i8, S: i32, O: i8, activation: Activation::Gelu, ROUND: true },
-            { A: f8e4m3, S: f32, O: f16, activation: Activation::Identity, ROUND: false },
-            { A: f8e4m3, S: f32, O: f16, activation: Activation::Gelu, ROUND: false },
-            { A: f8e4m3, S: f32, O: f16, activation: Activation::Silu, ROUND: false },
-            { A: f8e4m3, S: f32, O: bf16, activation: Activation::Identity, ROUND: false },
-            { A: f8e4m3, S: f32, O: bf16, activation: Activation::Gelu, ROUND: false },
-            { A: f8e4m3, S: f32, O: bf16, activation: Activation::Silu, ROUND: false },
+            { A: i8, S: i32, O: f16, activation: Activation::Identity },
+            { A: i8, S: i32, O: f16, activation: Activation::Relu },
+            { A: i8, S: i32, O: f16, activation: Activation::Gelu },
+            { A: i8, S: i32, O: f16, activation: Activation::Silu },
+            { A: i8, S: i32, O: bf16, activation: Activation::Identity },
+            { A: i8, S: i32, O: bf16, activation: Activation::Relu },
+            { A: i8, S: i32, O: bf16, activation: Activation::Gelu },
+            { A: i8, S: i32, O: bf16, activation: Activation::Silu },
+            { A: i8, S: i32, O: f32, activation: Activation::Identity },
+            { A: i8, S: i32, O: i8, activation: Activation::Identity },
+            { A: i8, S: i32, O: i8, activation: Activation::Relu },
+            { A: i8, S: i32, O: i8, activation: Activation::Gelu },
+            { A: f8e4m3, S: f32, O: f16, activation: Activation::Identity },
+            { A: f8e4m3, S: f32, O: f16, activation: Activation::Gelu },
+            { A: f8e4m3, S: f32, O: f16, activation: Activation::Silu },
+            { A: f8e4m3, S: f32, O: bf16, activation: Activation::Identity },
+            { A: f8e4m3, S: f32, O: bf16, activation: Activation::Gelu },
+            { A: f8e4m3, S: f32, O: bf16, activation: Activation::Silu },
         ],
     )]
     pub fn quantized_matmul<
@@ -81,7 +82,6 @@ pub(crate) mod kernels {
         const M: usize,
         const N: usize,
         const K: usize,
-        const ROUND: bool,
     >(
         a: &View<A, 2>,
         b: &View<A, 2>,
@@ -98,7 +98,7 @@ pub(crate) mod kernels {
         let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), grid_m, grid_n, 8);
         let (row, col) = (tile_row * M, tile_col * N);
         let acc = accumulate::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
-        let y = epilogue::<M, N, ROUND>(
+        let y = epilogue::<O, M, N>(
             acc.to::<f32>(),
             row_scales,
             col_scales,
@@ -108,23 +108,23 @@ pub(crate) mod kernels {
             row,
             col,
         );
-        out.store(y.to::<O>(), row, col);
+        out.store(y, row, col);
     }
 
     /// A skinny matmul: as [`quantized_matmul()`], with tiles as [`crate::matmul_tiles::matmul_small()`] has.
     #[fuse_kernel(when = block == Block::new(M, N, K), configs = [
-        { A: i8, S: i32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
-        { A: i8, S: i32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
-        { A: i8, S: i32, O: bf16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
-        { A: i8, S: i32, O: bf16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
-        { A: i8, S: i32, O: f32, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
-        { A: i8, S: i32, O: f32, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
-        { A: i8, S: i32, O: i8, M: 16, N: 32, K: 256, ROUND: true, num_warps: 4, num_stages: 4 },
-        { A: i8, S: i32, O: i8, M: 64, N: 64, K: 256, ROUND: true, num_warps: 4, num_stages: 6 },
-        { A: f8e4m3, S: f32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 2, num_stages: 4 },
-        { A: f8e4m3, S: f32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
-        { A: f8e4m3, S: f32, O: bf16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 2, num_stages: 4 },
-        { A: f8e4m3, S: f32, O: bf16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
+        { A: i8, S: i32, O: f16, M: 16, N: 32, K: 256, num_warps: 4, num_stages: 4 },
+        { A: i8, S: i32, O: f16, M: 64, N: 64, K: 256, num_warps: 4, num_stages: 6 },
+        { A: i8, S: i32, O: bf16, M: 16, N: 32, K: 256, num_warps: 4, num_stages: 4 },
+        { A: i8, S: i32, O: bf16, M: 64, N: 64, K: 256, num_warps: 4, num_stages: 6 },
+        { A: i8, S: i32, O: f32, M: 16, N: 32, K: 256, num_warps: 4, num_stages: 4 },
+        { A: i8, S: i32, O: f32, M: 64, N: 64, K: 256, num_warps: 4, num_stages: 6 },
+        { A: i8, S: i32, O: i8, M: 16, N: 32, K: 256, num_warps: 4, num_stages: 4 },
+        { A: i8, S: i32, O: i8, M: 64, N: 64, K: 256, num_warps: 4, num_stages: 6 },
+        { A: f8e4m3, S: f32, O: f16, M: 16, N: 32, K: 256, num_warps: 2, num_stages: 4 },
+        { A: f8e4m3, S: f32, O: f16, M: 64, N: 64, K: 256, num_warps: 4, num_stages: 6 },
+        { A: f8e4m3, S: f32, O: bf16, M: 16, N: 32, K: 256, num_warps: 2, num_stages: 4 },
+        { A: f8e4m3, S: f32, O: bf16, M: 64, N: 64, K: 256, num_warps: 4, num_stages: 6 },
     ])]
     pub fn quantized_skinny<
         A: QuantizedElement,
@@ -133,7 +133,6 @@ pub(crate) mod kernels {
         const M: usize,
         const N: usize,
         const K: usize,
-        const ROUND: bool,
     >(
         a: &View<A, 2>,
         b: &View<A, 2>,
@@ -149,9 +148,8 @@ pub(crate) mod kernels {
         let row = tl::program_id(0) / grid_n * M;
         let col = tl::program_id(0) % grid_n * N;
         let acc = accumulate::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
-        let y =
-            epilogue::<M, N, ROUND>(acc.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
-        out.store(y.to::<O>(), row, col);
+        let y = epilogue::<O, M, N>(acc.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
+        out.store(y, row, col);
     }
 
     /// As [`quantized_skinny()`], of fewer columns: the `WARPS` warps split K, each computes a whole tile from its slice, so that it
@@ -160,12 +158,12 @@ pub(crate) mod kernels {
         M = [16], N = [16], num_warps = WARPS, num_stages = 3,
         when = WARPS == slices && tile == TileShape::new(M, N),
         configs = [
-            { A: i8, S: i32, O: f16, WARPS: 4, K: 256, ROUND: false },
-            { A: i8, S: i32, O: bf16, WARPS: 4, K: 256, ROUND: false },
-            { A: i8, S: i32, O: f32, WARPS: 4, K: 256, ROUND: false },
-            { A: i8, S: i32, O: i8, WARPS: 4, K: 256, ROUND: true },
-            { A: f8e4m3, S: f32, O: f16, WARPS: 8, K: 128, ROUND: false },
-            { A: f8e4m3, S: f32, O: bf16, WARPS: 8, K: 128, ROUND: false },
+            { A: i8, S: i32, O: f16, WARPS: 4, K: 256 },
+            { A: i8, S: i32, O: bf16, WARPS: 4, K: 256 },
+            { A: i8, S: i32, O: f32, WARPS: 4, K: 256 },
+            { A: i8, S: i32, O: i8, WARPS: 4, K: 256 },
+            { A: f8e4m3, S: f32, O: f16, WARPS: 8, K: 128 },
+            { A: f8e4m3, S: f32, O: bf16, WARPS: 8, K: 128 },
         ],
     )]
     pub fn quantized_warp_split_k<
@@ -176,7 +174,6 @@ pub(crate) mod kernels {
         const M: usize,
         const N: usize,
         const K: usize,
-        const ROUND: bool,
     >(
         a: &View<A, 3>,
         b: &View<A, 3>,
@@ -199,8 +196,8 @@ pub(crate) mod kernels {
                 tl::dot(a.load::<WARPS, M, K>(0, row, start), b_tile, warp_accs).max_num_imprecise_acc(128);
         }
         let acc = tl::sum(warp_accs, 0).to::<f32>();
-        let y = epilogue::<M, N, ROUND>(acc, row_scales, col_scales, bias, out_scales, act, row, col);
-        out.store(y.to::<O>(), row, col);
+        let y = epilogue::<O, M, N>(acc, row_scales, col_scales, bias, out_scales, act, row, col);
+        out.store(y, row, col);
     }
 
     /// As [`quantized_matmul()`], but a program stores the partial sums of a tile for split `tl::program_id(1)` of K: `k_steps` steps
@@ -236,21 +233,15 @@ pub(crate) mod kernels {
     #[fuse_kernel(
         M = [4], N = [256], num_warps = 4, when = tile == TileShape::new(M, N),
         configs = [
-            { S: i32, O: f16, ROUND: false },
-            { S: i32, O: bf16, ROUND: false },
-            { S: i32, O: f32, ROUND: false },
-            { S: i32, O: i8, ROUND: true },
-            { S: f32, O: f16, ROUND: false },
-            { S: f32, O: bf16, ROUND: false },
+            { S: i32, O: f16 },
+            { S: i32, O: bf16 },
+            { S: i32, O: f32 },
+            { S: i32, O: i8 },
+            { S: f32, O: f16 },
+            { S: f32, O: bf16 },
         ],
     )]
-    pub fn reduce_quantized_split_k<
-        S: Accumulator,
-        O: LibraryElement,
-        const M: usize,
-        const N: usize,
-        const ROUND: bool,
-    >(
+    pub fn reduce_quantized_split_k<S: Accumulator, O: LibraryElement, const M: usize, const N: usize>(
         partials: &View<S, 3>,
         row_scales: &View<f32, 2>,
         col_scales: &View<f32, 2>,
@@ -267,9 +258,8 @@ pub(crate) mod kernels {
         for split in 0..partials.shape(0) {
             acc += partials.at(split).load::<M, N>(row, col);
         }
-        let y =
-            epilogue::<M, N, ROUND>(acc.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
-        out.store(y.to::<O>(), row, col);
+        let y = epilogue::<O, M, N>(acc.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
+        out.store(y, row, col);
     }
 }
 

@@ -141,11 +141,12 @@ mod kernels {
         let is_cached = slot >= 0 && slot < key_cache.shape::<i32>(0) * page;
         let cols = tl::arange(0, DIM);
         if first_head >= first_value {
+            let heads = first_head - first_value + tl::arange(0, 512 / DIM);
+            let mask = (heads < keys).col() & (cols < dim).row();
+            let source = token * row_stride + ((queries + keys + heads) * dim).col() + cols.row();
+            // They do not wait for the slot.
+            let values = tl::load(qkv + source, mask);
             if is_cached {
-                let heads = first_head - first_value + tl::arange(0, 512 / DIM);
-                let mask = (heads < keys).col() & (cols < dim).row();
-                let source = token * row_stride + ((queries + keys + heads) * dim).col() + cols.row();
-                let values = tl::load(qkv + source, mask);
                 value_cache.at(slot / page).at(slot % page).store(values, first_head - first_value, 0);
             }
             return;

@@ -346,7 +346,7 @@ fn a_choice_of_no_expert_adds_nothing() {
     for device in devices() {
         let (weighted_rows, ids) = (device.upload(&weighted_rows).unwrap(), device.upload(&ids).unwrap());
         let mut out = Guarded::<f32>::new(device, 15, 0);
-        combine_choices::<f32, false, 1024>(
+        combine_choices::<f32, 1024>(
             &weighted_rows,
             &ids,
             weighted_rows.slice(..0),

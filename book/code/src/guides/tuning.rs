@@ -21,6 +21,21 @@ pub fn increment<const BLOCK: usize>(x: &mut [f32], n: i32) {
 }
 // ANCHOR_END: when
 
+// ANCHOR: host
+#[fuse_kernel(BLOCK = [256, 1024], when = BLOCK == block)]
+pub fn negate<const BLOCK: usize>(x: &mut [f32], n: i32, #[host] block: usize) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    tl::store(x + offsets, -tl::load(x + offsets, offsets < n), offsets < n);
+}
+
+/// `-x`, by the block that the host prefers.
+pub fn negate_all(device: &Device, x: &mut Buffer<f32>) -> dsl_runtime::Result<()> {
+    let n = x.len();
+    let block = if n < 100 * 1024 { 256 } else { 1024 };
+    negate(x, n as i32, block).grid(n.div_ceil(block)).launch(device)
+}
+// ANCHOR_END: host
+
 // ANCHOR: kernel
 #[fuse_kernel(
     configs = [{ BLOCK: 512, num_warps: 4 }, { BLOCK: 2048, num_warps: 8 }, { BLOCK: 2048, maxnreg: 64 }],

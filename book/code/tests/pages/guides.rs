@@ -8,7 +8,7 @@ use fuse_book::guides::debugging::{doubled, factorial, log_of_sums, smooth};
 use fuse_book::guides::libraries::{Reduction, reduced_rows, rms_norm, rms_norm_silu, sum_of_squares};
 use fuse_book::guides::masks::{gather, shift};
 use fuse_book::guides::tiles::center_rows;
-use fuse_book::guides::tuning::{add_bias, double, double_by, increment};
+use fuse_book::guides::tuning::{add_bias, double, double_by, increment, negate_all};
 use fuse_book::guides::views::transpose_from;
 use fuse_book::matmul::matmul;
 use fuse_book::softmax::softmax;
@@ -104,6 +104,8 @@ fn arguments_choose_a_variant() {
                 .launch(&device)
                 .unwrap();
             assert!(x.download().unwrap().iter().all(|&x| x == 1.0), "{device}");
+            negate_all(&device, &mut x).unwrap();
+            assert!(x.download().unwrap().iter().all(|&x| x == -1.0), "{device}");
         }
     }
 }
