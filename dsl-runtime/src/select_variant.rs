@@ -153,7 +153,9 @@ impl Kernel {
                 types.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ")
             ));
         }
-        if !choices.is_empty() {
+        if choices.iter().all(|choice| *choice == Choice::Open) && !choices.is_empty() {
+            wanted.push("a condition that holds".to_string());
+        } else if !choices.is_empty() {
             let text = |choice: &Choice| match choice {
                 Choice::Exact(value) => value.to_string(),
                 Choice::AtLeast(value) => format!("at least {value}"),
@@ -212,6 +214,9 @@ mod tests {
         assert_eq!(consts(&[Open, Exact(0)], all), Ok(vec![[4096, 0].as_slice(), &[1024, 0]]));
         assert_eq!(consts(&[AtLeast(1000), Open], all), Ok(vec![[1024, 1].as_slice(), &[1024, 0]]));
         assert_eq!(consts(&[Open, Open], |position| position == 1), Ok(vec![[1024, 1].as_slice()]));
+        let error = consts(&[Open, Open], |_| false).unwrap_err().to_string();
+        let text = "kernel `norm` has no variant with types f32 and a condition that holds; declared are [";
+        assert!(error.starts_with(text), "{error}");
         let error = consts(&[Open, Exact(0)], |_| false).unwrap_err().to_string();
         assert!(
             error.starts_with("kernel `norm` has no variant with types f32 and constants any, 0; declared"),

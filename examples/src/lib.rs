@@ -143,6 +143,8 @@ pub mod decoder_layer;
 pub mod dropout;
 #[cfg(feature = "embedding")]
 pub mod embedding;
+#[path = "matmul/epilogues.rs"]
+pub mod epilogues;
 #[cfg(feature = "layers")]
 #[path = "layers/feed_forward.rs"]
 pub mod feed_forward;

@@ -41,6 +41,7 @@ const CHECKS: Checks = Checks("linear_rope");
 mod kernels {
     use dsl_runtime::prelude::*;
 
+    use crate::epilogues::rotate_columns;
     use crate::float::LibraryFloat;
     use crate::mainloop::matmul_mainloop;
     use crate::matmul_block::TileShape;
@@ -73,19 +74,7 @@ mod kernels {
         let (row, col) = (tile_row * M, tile_col * N);
         let acc = matmul_mainloop::<T, i64, M, N, K, false>(x, weight, row, col, 0, x.shape(1));
         let biased = if bias.shape(1) > 0 { acc + bias.load::<1, N>(0, col).to::<f32>() } else { acc };
-        let y = if col < rotated {
-            let tokens = row + tl::arange(0, M);
-            let pairs = col / 2 + tl::arange(0, N / 2);
-            let position = tl::load(positions + tokens, tokens < rows, 0);
-            let offsets = (position * half).col() + (pairs % half).row();
-            let is_rotated = (tokens < rows).col() & (2 * pairs < rotated).row();
-            let cos = tl::select(is_rotated, tl::load(cos + offsets, is_rotated, 0.0), 1.0);
-            let sin = tl::load(sin + offsets, is_rotated, 0.0);
-            let (a, b) = tl::split(tl::reshape(biased, [M, N / 2, 2]));
-            tl::interleave(a * cos - b * sin, b * cos + a * sin)
-        } else {
-            biased
-        };
+        let y = rotate_columns::<M, N>(biased, positions, cos, sin, rows, row, col, rotated, half);
         out.store(y.to::<T>(), row, col);
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::activation::{Activation, activate_in_epilogue};
+    use crate::epilogues::{add_residual, bias_activation};
     use crate::float::{LibraryElement, LibraryFloat};
     use crate::mainloop::matmul_mainloop;
     use crate::matmul_block::{Block, TileShape};
@@ -28,8 +29,8 @@ pub(crate) mod kernels {
         matmul_mainloop::<T, I, M, N, K, TF32>(a.at(batch), b.at(b_batch), row, col, k_begin, k_end)
     }
 
-    /// The epilogue of an accumulator, before its conversion: scale, bias, an activation of [`crate::activation`], residual. Without a
-    /// bias or a residual, they have no elements.
+    /// The epilogue of an accumulator, before its conversion: scale, bias, activation, residual. Without a bias or a residual, they have no
+    /// elements.
     #[fuse_fn]
     fn epilogue<T: Float, const M: usize, const N: usize>(
         acc: Tile<f32>,
@@ -41,14 +42,8 @@ pub(crate) mod kernels {
         row: i32,
         col: i32,
     ) -> Tile<f32> {
-        // Most matmuls have no bias.
-        let v = if bias.shape(1) > 0 {
-            tl::fma(acc, alpha, bias.load::<1, N>(0, col).to::<f32>())
-        } else {
-            acc * alpha
-        };
-        let y = activate_in_epilogue::<T>(v, act);
-        if residual.shape(1) > 0 { y + residual.at(batch).load::<M, N>(row, col).to::<f32>() } else { y }
+        let y = bias_activation::<T, N>(acc, bias, alpha, act, col);
+        add_residual::<T, M, N>(y, residual.at(batch), row, col)
     }
 
     /// The matrix of a batch, and the first row and column, of the tile with this index, in row-major order of tiles within a matrix.

@@ -7,6 +7,7 @@ pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
     use crate::activation::{Activation, activate_in_epilogue};
+    use crate::epilogues::dequantize;
     use crate::float::{Accumulator, LibraryElement, QuantizedElement};
     use crate::matmul_block::{Block, TileShape};
 
@@ -40,10 +41,7 @@ pub(crate) mod kernels {
         row: i32,
         col: i32,
     ) -> Tile<O> {
-        let scaled = acc * row_scales.load::<M, 1>(row, 0);
-        let shared_scale = col_scales.load::<1, 1>(0, 0);
-        let scales = tl::select(col_scales.shape(1) == 1, shared_scale, col_scales.load::<1, N>(0, col));
-        let v = tl::fma(scaled, scales, bias.load::<1, N>(0, col));
+        let v = dequantize::<M, N>(acc, row_scales, col_scales, bias, row, col);
         let y = activate_in_epilogue::<f16>(v, act);
         let is_integer = O::MAX as f32 == 127.0;
         let y = if is_integer { tl::round_ties_even(y / out_scales.load::<M, 1>(row, 0)) } else { y };
