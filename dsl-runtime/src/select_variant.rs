@@ -65,6 +65,14 @@ impl Chosen {
     }
 }
 
+impl Variant {
+    fn fits(&self, types: &[DType], choices: &[Choice]) -> bool {
+        self.types == types
+            && self.consts.len() == choices.len()
+            && self.consts.iter().zip(choices).all(|(&value, choice)| choice.allows(value))
+    }
+}
+
 impl Kernel {
     /// The variant with these types and constants, each in the order of the kernel's generics.
     ///
@@ -100,7 +108,9 @@ impl Kernel {
         if choices.iter().any(|choice| matches!(choice, Choice::AtLeast(_))) {
             return Ok(self.candidates(types, choices, allows)?[0]);
         }
-        let first = self.fitting(types, choices).find(|(position, _)| allows(*position));
+        // What the conditions allow is compared with numbers that are known at build: few variants are left to look at.
+        let mut variants = self.variants.iter().enumerate();
+        let first = variants.find(|(position, variant)| allows(*position) && variant.fits(types, choices));
         first.map(|(_, variant)| variant).ok_or_else(|| self.no_variant(types, choices))
     }
 
@@ -110,12 +120,7 @@ impl Kernel {
         types: &'c [DType],
         choices: &'c [Choice],
     ) -> impl Iterator<Item = (usize, &'static Variant)> + 'c {
-        let fits = move |(_, variant): &(usize, &'static Variant)| {
-            variant.types == types
-                && variant.consts.len() == choices.len()
-                && variant.consts.iter().zip(choices).all(|(&value, choice)| choice.allows(value))
-        };
-        self.variants.iter().enumerate().filter(fits)
+        self.variants.iter().enumerate().filter(move |(_, variant)| variant.fits(types, choices))
     }
 
     /// The variants among which a measurement decides, in the order declared: their types are these, each constant is as
