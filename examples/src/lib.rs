@@ -15,6 +15,7 @@
 //! | [`form`] | fused or separate operations |
 //! | [`float`](mod@float) | the element types of the library, and traits that generic code is bound by |
 //! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
+//! | [`attention_backward`], [`attention_backward_kernels`] | gradients of queries, keys and values, of any mask; their kernels |
 //! | [`attention`](mod@attention), [`attention_kernels`] | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout; its kernel |
 //! | [`attention_projection`](mod@attention_projection) | attention and the linear layer behind it, in one kernel where rows of the result are short |
 //! | [`attention_decode`] | of a few queries over many keys, split over programs |
@@ -35,7 +36,7 @@
 //! | [`recurrence`] | `h = a * h + b` along time, gated |
 //! | [`gating`], [`embedding`] | the experts of a token; rows of a table |
 //! | [`moe`], [`moe_kernels`], [`moe_reference`] | a mixture of experts in `i8`: tokens grouped by expert, gated and weighted, in five launches; its kernels; its reference |
-//! | [`mainloop`], [`query_tile`], [`online_softmax`](mod@online_softmax), [`norms`] | functions for kernels of any crate: the loops of matmul and attention over tiles; masks of attention; the softmax of blocks of scores; norms of rows |
+//! | [`mainloop`], [`epilogues`], [`query_tile`], [`online_softmax`](mod@online_softmax), [`norms`] | functions for kernels of any crate: the loops of matmul and attention over tiles; epilogues of products; masks of attention; the softmax of blocks of scores; norms of rows |
 //!
 //! Kernels are compiled when the library is built, by the family: each is a feature, and all are on by default. With
 //! `default-features = false` cargo builds the families that are named, and those that their functions call. [`activation`],
@@ -49,7 +50,7 @@
 //! | `dropout` | [`dropout`], [`bias_dropout`], [`partials`] | |
 //! | `embedding`, `gating`, `recurrence` | [`embedding`], [`gating`], [`recurrence`] | |
 //! | `rope` | [`rope`], [`packed_qkv`](mod@packed_qkv) | |
-//! | `attention` | [`attention`](mod@attention), [`attention_decode`], [`attention_kernels`], [`attention_reference`] | `dropout` |
+//! | `attention` | [`attention`](mod@attention), [`attention_backward`], [`attention_backward_kernels`], [`attention_decode`], [`attention_kernels`], [`attention_reference`] | `dropout` |
 //! | `rotary-attention` | [`rotary_attention`](mod@rotary_attention) | `attention`, `rope` |
 //! | `matmul` | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`], [`split_matmul`] | `elementwise` |
 //! | `layers` | [`attention_projection`](mod@attention_projection), [`decoder_layer`], [`feed_forward`], [`linear_norm`](mod@linear_norm), [`linear_rope`](mod@linear_rope), [`norm_linear`](mod@norm_linear) | `attention`, `elementwise`, `matmul`, `norms`, `rope` |
@@ -105,6 +106,12 @@ pub mod add_mul;
 #[cfg(feature = "attention")]
 #[path = "attention/attention.rs"]
 pub mod attention;
+#[cfg(feature = "attention")]
+#[path = "attention/attention_backward.rs"]
+pub mod attention_backward;
+#[cfg(feature = "attention")]
+#[path = "attention/attention_backward_kernels.rs"]
+pub mod attention_backward_kernels;
 #[cfg(feature = "attention")]
 #[path = "attention/attention_decode.rs"]
 pub mod attention_decode;
@@ -346,6 +353,9 @@ kernels! {
     ]
     feature = "attention" => [
         attention::attention,
+        attention_backward_kernels::attention_delta,
+        attention_backward_kernels::attention_dq,
+        attention_backward_kernels::attention_dkdv,
         attention_decode::attention_split,
         attention_decode::combine_splits,
     ]

@@ -173,13 +173,7 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         }
         let nothing = self.q.slice(0, ..0).reshape([0; 3])?;
         let bias = self.bias.map_or(Ok(nothing), |bias| bias.broadcast([heads, queries, keys]))?;
-        // Modified scores have one kernel for all masks: a window of all keys masks none.
-        let mask = match self.window {
-            _ if self.has_dropout() || self.has_score_mod() => AttentionMask::Window,
-            [None, None] => AttentionMask::None,
-            [None, Some(0)] => AttentionMask::Causal,
-            _ => AttentionMask::Window,
-        };
+        let mask = self.mask();
         let Dropout { p: dropout_p, seed } = self.dropout.unwrap_or(Dropout { p: 0.0, seed: 0 });
         let slopes = match self.slopes {
             Some(slopes) => slopes.view([heads])?,
@@ -210,10 +204,20 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         .launch(on)
     }
 
+    /// The mask of the kernel: modified scores have one kernel for all, where a window of all keys masks none.
+    pub(crate) fn mask(&self) -> AttentionMask {
+        match self.window {
+            _ if self.has_dropout() || self.has_score_mod() => AttentionMask::Window,
+            [None, None] => AttentionMask::None,
+            [None, Some(0)] => AttentionMask::Causal,
+            _ => AttentionMask::Window,
+        }
+    }
+
     /// Heads that run concurrently, whose longest programs begin first, so that the last ones are short. Their keys and
     /// values stay in the cache, or several programs of each run at once and share reads. One where all programs
     /// take equally long: those of a head are then consecutive.
-    fn concurrent_heads(&self, mask: AttentionMask, sm_count: usize) -> usize {
+    pub(crate) fn concurrent_heads(&self, mask: AttentionMask, sm_count: usize) -> usize {
         let ([sequences, heads, ..], [_, key_heads, keys, elements]) = (self.q.shape(), self.k.shape());
         let [left, right] = self.window_keys().map(|reach| reach as usize);
         if mask == AttentionMask::None || left < keys || right >= keys {

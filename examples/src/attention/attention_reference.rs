@@ -34,7 +34,7 @@ impl<T: Float> Rules<'_, T> {
         Rules { window: [None, Some(0)], ..self }
     }
 
-    fn is_visible(&self, key: usize, position: i64) -> bool {
+    pub(crate) fn is_visible(&self, key: usize, position: i64) -> bool {
         let distance = key as i64 - position;
         let [left, right] =
             self.window.map(|reach| reach.map_or(i64::MAX, |keys| i64::try_from(keys).unwrap_or(i64::MAX)));

@@ -12,6 +12,8 @@ mod add_mul;
 #[cfg(feature = "attention")]
 mod attention;
 #[cfg(feature = "attention")]
+mod attention_backward;
+#[cfg(feature = "attention")]
 mod attention_decode;
 #[cfg(feature = "layers")]
 mod attention_projection;

@@ -346,18 +346,10 @@ fn a_choice_of_no_expert_adds_nothing() {
     for device in devices() {
         let (weighted_rows, ids) = (device.upload(&weighted_rows).unwrap(), device.upload(&ids).unwrap());
         let mut out = Guarded::<f32>::new(device, 15, 0);
-        combine_choices::<f32, 1024>(
-            &weighted_rows,
-            &ids,
-            weighted_rows.slice(..0),
-            out.output(),
-            3,
-            2,
-            5,
-        )
-        .grid((3, 1))
-        .launch(&device)
-        .unwrap();
+        combine_choices::<f32, 1024>(&weighted_rows, &ids, weighted_rows.slice(..0), out.output(), 3, 2, 5)
+            .grid((3, 1))
+            .launch(&device)
+            .unwrap();
         let wanted = [[0.0, 1.0, 2.0, 3.0, 4.0], [15.0, 16.0, 17.0, 18.0, 19.0], [0.0; 5]];
         assert_eq!(out.content(), wanted.concat(), "{device}");
     }
