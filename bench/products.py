@@ -4,6 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import heuristic
 from elementwise import ACTIVATIONS, GELU, activated
@@ -402,6 +403,86 @@ class Attention(Entry):
         return 4 * args["q"].numel() * args["q"].element_size() + 4 * args["lse"].numel()
 
 
+class AttentionBackward(Attention):
+    """The gradients of queries, keys and values, without the forward pass. PyTorch's are FlashAttention-2's."""
+
+    cases = [(16384 * 2048 // d // length, length, d, BF16) for d, lengths in
+             ((128, (512, 2048, 4096, 16384)), (64, (1024, 4096, 16384)), (256, (4096,))) for length in lengths]
+    sweep = []
+    small = [(3, length, d, dtype) for length in (1, 127, 128, 300) for d in (32, 64, 128, 256) for dtype in (F16, BF16)]
+    outputs = ("dq", "dk", "dv")
+
+    def __init__(self, causal):
+        super().__init__(causal)
+        self.name = "attention_backward_causal" if causal else "attention_backward"
+
+    def flops(self, case):
+        return 5 * super().flops(case) // 2
+
+    def make(self, case, shift=0):
+        heads, length, d, dtype = case
+        args = super().make(case, shift)
+        for seed, name in enumerate(("d_out", *self.outputs), 4):
+            args[name] = normal(heads * length * d, dtype, seed, shift).view(1, heads, length, d)
+        out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
+            *(args[name] for name in self.inputs), 0.0, self.causal, False, scale=d**-0.5)
+        args["out"].copy_(out)
+        args["lse"].copy_(lse.view(heads, length, 1))
+        return {**args, "lse": args["lse"].flatten(), "delta": empty(heads * length, F32), "d_scale": d**-0.5}
+
+    def launches(self, case, args):
+        heads, length, d, dtype = case
+        types, chosen = [NAMES[dtype]], (int(self.causal), head_tile(d, (64, 128, 256)))
+        return [Launch("attention_delta", types, lambda tile, _: tile >= d, lambda _, rows: (cdiv(length, rows), heads)),
+                Launch("attention_dq", types, lambda *consts: consts[:2] == chosen,
+                       lambda *consts: self.grid(length, heads, args["k"], consts[-2])),
+                Launch("attention_dkdv", types, lambda *consts: consts[:2] == chosen,
+                       lambda *consts: (cdiv(length, consts[-1]), heads))]
+
+    def gradients(self, args, *backends):
+        """The backward pass of PyTorch's fused operation by one of these; the forward pass runs at the first call."""
+        leaves, out = [args[name].detach().requires_grad_() for name in self.inputs], []
+
+        def run():
+            if not out:
+                with sdpa_kernel(backends):
+                    out.append(F.scaled_dot_product_attention(*leaves, is_causal=self.causal))
+            return torch.autograd.grad(out[0], leaves, args["d_out"], retain_graph=True)
+
+        return run
+
+    def others(self, args):
+        return {"cuDNN": self.gradients(args, SDPBackend.CUDNN_ATTENTION)}
+
+    def eager(self, args):
+        if "by_torch" not in args:
+            args["by_torch"] = self.gradients(args, SDPBackend.FLASH_ATTENTION)
+        return args["by_torch"]()
+
+    def exact(self, args):
+        scale, unit = args["d_scale"], UNIT[args["q"].dtype]
+        found = [(torch.empty_like(args["q"], dtype=torch.float64), torch.empty_like(args["q"], dtype=F32)) for _ in self.outputs]
+        for head in range(args["q"].shape[1]):
+            q, k, v, d_out = (args[name][0, head].double() for name in (*self.inputs, "d_out"))
+            scores = q @ k.T * scale
+            if self.causal:
+                scores.masked_fill_(torch.ones_like(scores, dtype=torch.bool).triu(1), -math.inf)
+            p = torch.softmax(scores, 1)
+            out = p @ v
+            of_delta = unit * (out * d_out).abs().sum(1, keepdim=True)
+            ds = p * (d_out @ v.T - (out * d_out).sum(1, keepdim=True))
+            # Probabilities and their gradients are rounded to the elements' type, `out` was before.
+            error = (unit + 96 * SINGLE) * ds.abs() + p * (of_delta + 2 * q.shape[1] * SINGLE * (d_out.abs() @ v.abs().T))
+            for (value, within), exact, bound in zip(
+                    found, (ds @ k * scale, ds.T @ q * scale, p.T @ d_out),
+                    (error @ k.abs() * scale, error.T @ q.abs() * scale, (unit + 96 * SINGLE) * (p.T @ d_out.abs()))):
+                value[0, head], within[0, head] = exact, bound.float()
+        return [rounded(value, within.double(), args["q"].dtype) for value, within in found]
+
+    def traffic(self, args):
+        return 8 * args["q"].numel() * args["q"].element_size() + 4 * args["lse"].numel()
+
+
 class Decode(Entry):
     """One query for each head. A case is (heads and key heads of all batches, keys, D, element type)."""
 
@@ -481,7 +562,7 @@ class Decode(Entry):
 
 
 ENTRIES = [Matmul(IDENTITY), Matmul(GELU), FewRows(), QuantizedMatmul(torch.int8), QuantizedMatmul(F8), FewQuantized(torch.int8),
-           FewQuantized(F8), Attention(False), Attention(True), Decode()]
+           FewQuantized(F8), Attention(False), Attention(True), AttentionBackward(False), AttentionBackward(True), Decode()]
 
 
 if triton is not None:
