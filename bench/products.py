@@ -445,7 +445,7 @@ class AttentionBackward(Attention):
 
         def run():
             if not out:
-                with sdpa_kernel(backends):
+                with sdpa_kernel(list(backends)):
                     out.append(F.scaled_dot_product_attention(*leaves, is_causal=self.causal))
             return torch.autograd.grad(out[0], leaves, args["d_out"], retain_graph=True)
 

@@ -77,6 +77,16 @@ pub struct Attention<'a, T: HalfFloat> {
     pub(crate) splits: Option<usize>,
 }
 
+/// What modifies scores and drops probabilities, as kernels take it: without elements or 0 where there is none.
+pub(crate) struct ScoreArguments<'a, T: HalfFloat> {
+    /// `[heads of all sequences, queries, keys]`
+    pub bias: View<'a, T, 3>,
+    pub slopes: View<'a, f32, 1>,
+    /// For powers of two.
+    pub softcap: f32,
+    pub dropout: Dropout,
+}
+
 /// The largest scale of scores.
 const MAX_SCALE: f32 = 1.7e38;
 /// The smallest and the largest cap of scores.
@@ -171,14 +181,9 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
         if heads * queries == 0 {
             return Ok(());
         }
-        let nothing = self.q.slice(0, ..0).reshape([0; 3])?;
-        let bias = self.bias.map_or(Ok(nothing), |bias| bias.broadcast([heads, queries, keys]))?;
         let mask = self.mask();
-        let Dropout { p: dropout_p, seed } = self.dropout.unwrap_or(Dropout { p: 0.0, seed: 0 });
-        let slopes = match self.slopes {
-            Some(slopes) => slopes.view([heads])?,
-            None => View::new(&[][..], [0])?,
-        };
+        let ScoreArguments { bias, slopes, softcap, dropout: Dropout { p: dropout_p, seed } } =
+            self.score_arguments([heads, queries, keys])?;
         let [left, right] = self.window_keys();
         let concurrent_heads = self.concurrent_heads(mask, on.parallelism());
         attention::<T>(
@@ -194,7 +199,7 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
             for_powers(self.scale),
             left,
             right,
-            self.softcap.unwrap_or(0.0) * std::f32::consts::LOG2_E,
+            softcap,
             dropout_p,
             seed,
         )
@@ -202,6 +207,17 @@ impl<'a, T: HalfFloat> Attention<'a, T> {
             (concurrent_heads, queries.div_ceil(chosen.constant("M")), heads / concurrent_heads)
         })
         .launch(on)
+    }
+
+    /// What kernels take of the scores, for so many heads of all sequences, queries and keys.
+    pub(crate) fn score_arguments(&self, shape: [usize; 3]) -> Result<ScoreArguments<'a, T>> {
+        let nothing = self.q.slice(0, ..0).reshape([0; 3])?;
+        Ok(ScoreArguments {
+            bias: self.bias.map_or(Ok(nothing), |bias| bias.broadcast(shape))?,
+            slopes: self.slopes.map_or(View::new(&[][..], [0]), |slopes| slopes.view([shape[0]]))?,
+            softcap: self.softcap.unwrap_or(0.0) * std::f32::consts::LOG2_E,
+            dropout: self.dropout.unwrap_or(Dropout { p: 0.0, seed: 0 }),
+        })
     }
 
     /// The mask of the kernel: modified scores have one kernel for all, where a window of all keys masks none.

@@ -5,7 +5,8 @@
 //! any strides, or one sequence without the first axis; `lse` has `sequences * heads * queries` elements, as [`Attention::launch_with_lse`]
 //! gives them. `D` is 1 to 256. The gradient of a key head is the sum over the heads that read it.
 //!
-//! **Options.** The scale, causal attention and windows. There are no gradients behind a cap, slopes, a bias or dropout.
+//! **Options.** Those of [`Attention`]: the scale, causal attention and windows, a cap, slopes, a bias, and dropout, whose mask is computed again.
+//! Slopes and the bias themselves have no gradients here.
 //!
 //! **Kernels.** Three: `delta` of each query; `dq`, whose programs have queries; `dk` and `dv`, whose programs have keys. Scores are computed
 //! twice, so that nothing is added atomically: results are the same to the bit, run after run.
@@ -24,9 +25,10 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::attention::{Attention, AttentionExtents, for_powers};
+use crate::attention::{Attention, AttentionExtents, ScoreArguments, for_powers};
 use crate::attention_backward_kernels::{attention_delta, attention_dkdv, attention_dq};
 use crate::attention_reference::{self, Rules};
+use crate::dropout::Dropout;
 use crate::float::HalfFloat;
 use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
 use crate::sequences::{Sequences, SequencesMut};
@@ -59,8 +61,7 @@ impl<'a, T: HalfFloat> AttentionBackward<'a, T> {
     /// Computes the gradients of queries, keys and values from that of the result, on a device or stream.
     ///
     /// # Errors
-    /// Those of [`Attention::launch_with_lse`]; if a gradient has another shape than its tensor; if scores are modified, or probabilities
-    /// dropped; if there is no memory for `delta`.
+    /// Those of [`Attention::launch_with_lse`]; if a gradient has another shape than its tensor; if there is no memory for `delta`.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -81,16 +82,13 @@ impl<'a, T: HalfFloat> AttentionBackward<'a, T> {
         ] {
             CHECKS.extents(name, found, wanted)?;
         }
-        if attention.has_score_mod() || attention.has_dropout() {
-            return Err(
-                CHECKS.error("there is no gradient behind a cap, slopes, a bias or dropout".to_string())
-            );
-        }
         let AttentionExtents { heads, key_heads, queries, keys, .. } = extents;
         if key_heads * keys == 0 && heads * queries == 0 {
             return Ok(());
         }
         let mask = attention.mask();
+        let ScoreArguments { bias, slopes, softcap, dropout: Dropout { p: dropout_p, seed } } =
+            attention.score_arguments([heads, queries, keys])?;
         let [left, right] = attention.window_keys();
         let group = (heads / key_heads.max(1)).max(1) as i32;
         let (scale, d_scale) = (for_powers(attention.scale), attention.scale);
@@ -98,15 +96,21 @@ impl<'a, T: HalfFloat> AttentionBackward<'a, T> {
         attention_delta(out, d_out, delta.slice_mut())
             .grid((queries.div_ceil(DELTA_ROWS), heads))
             .launch(on)?;
-        let concurrent_heads = attention.concurrent_heads(mask, on.parallelism());
-        attention_dq(q, k, v, d_out, lse, delta.slice(), dq, mask, group, scale, d_scale, left, right)
-            .grid_by(|chosen| {
-                (concurrent_heads, queries.div_ceil(chosen.constant("M")), heads / concurrent_heads)
-            })
-            .launch(on)?;
-        attention_dkdv(q, k, v, d_out, lse, delta.slice(), dk, dv, mask, group, scale, d_scale, left, right)
-            .grid_by(|chosen| (keys.div_ceil(chosen.constant("N")), key_heads))
-            .launch(on)
+        let (delta, concurrent_heads) = (delta.slice(), attention.concurrent_heads(mask, on.parallelism()));
+        attention_dq(
+            q, k, v, d_out, bias, slopes, lse, delta, dq, mask, group, scale, d_scale, left, right, softcap,
+            dropout_p, seed,
+        )
+        .grid_by(|chosen| {
+            (concurrent_heads, queries.div_ceil(chosen.constant("M")), heads / concurrent_heads)
+        })
+        .launch(on)?;
+        attention_dkdv(
+            q, k, v, d_out, bias, slopes, lse, delta, dk, dv, mask, group, scale, d_scale, left, right,
+            softcap, dropout_p, seed,
+        )
+        .grid_by(|chosen| (keys.div_ceil(chosen.constant("N")), key_heads))
+        .launch(on)
     }
 }
 
@@ -170,20 +174,32 @@ pub fn reference<T: Float>(
                 let terms = || a.iter().zip(b).map(|(a, b)| a * b);
                 [terms().sum(), terms().map(f64::abs).sum()]
             };
-            let ([score, size], [dp, dp_size]) = (dot(&own, &own_key), dot(&gradient, &values));
-            let p = (score * scale - lse.value).exp();
-            let relative = (elements + 4) as f64 * single * size * scale + lse.within + 8.0 * single;
-            let ds = p * (dp - delta);
-            let of_dp = (elements + 2) as f64 * single * dp_size;
-            let p = to_operand(Expected { value: p, within: p * relative });
+            let ([product, _], [dp, dp_size]) = (dot(&own, &own_key), dot(&gradient, &values));
+            let offset = at * keys + key;
+            let score =
+                attention_reference::score_of([&own, &own_key], head, [key as i64, position], offset, &rules);
+            // By how much a capped score changes with its product.
+            let (share, of_share) = rules.softcap.map_or((1.0, 0.0), |cap| {
+                let cap = f64::from(cap);
+                let tanh = (product * scale / cap).tanh();
+                (1.0 - tanh * tanh, 2.0 * (score.within / cap + 8.0 * single))
+            });
+            let kept = rules.dropout.map_or(1.0, |dropout| dropout.scale_of(offset));
+            let p = (score.value - lse.value).exp();
+            let relative = score.within + lse.within + 8.0 * single;
+            let change = dp * kept - delta;
+            let ds = p * change * share;
+            let of_dp = (elements + 2) as f64 * single * dp_size * kept;
+            let dropped = to_operand(Expected { value: p * kept, within: p * kept * relative });
             let ds = to_operand(Expected {
                 value: ds,
-                within: ds.abs() * (relative + 4.0 * single) + p.value * (of_dp + of_delta),
+                within: ds.abs() * (relative + 8.0 * single)
+                    + p * (of_dp + of_delta + change.abs() * of_share),
             });
             for column in 0..elements {
                 sums[0][at * elements + column].add(ds, own_key[column]);
                 sums[1][key_row * elements + column].add(ds, own[column]);
-                sums[2][key_row * elements + column].add(p, gradient[column]);
+                sums[2][key_row * elements + column].add(dropped, gradient[column]);
             }
         }
     }

@@ -75,12 +75,8 @@ pub(crate) fn reference_with_roundings<T: Float>(
             let offset = (head * queries + query) * keys;
             let visible = (0..keys).filter(|&key| rules.is_visible(key, position));
             let scored_keys = visible.map(|key| {
-                let slope = rules.slopes.map_or(0.0, |slopes| f64::from(slopes[head]));
-                let added = [
-                    slope * (key as i64 - position) as f64,
-                    rules.bias.map_or(0.0, |bias| bias[offset + key].to_f64()),
-                ];
-                let score = score([own, &own_keys[key]], added, &rules);
+                let rows = [own.as_slice(), &own_keys[key]];
+                let score = score_of(rows, head, [key as i64, position], offset + key, &rules);
                 let dropout_scale = rules.dropout.map_or(1.0, |dropout| dropout.scale_of(offset + key));
                 ScoredKey { score, dropout_scale, values: &values[key] }
             });
@@ -98,6 +94,19 @@ pub(crate) struct ScoredKey<'v> {
     /// What dropout multiplies its probability by.
     pub dropout_scale: f64,
     pub values: &'v [f64],
+}
+
+/// The score of a query and a key, with what is added for their positions and what the bias has at `offset`.
+pub(crate) fn score_of<T: Float>(
+    rows: [&[f64]; 2],
+    head: usize,
+    [key, position]: [i64; 2],
+    offset: usize,
+    rules: &Rules<'_, T>,
+) -> Expected {
+    let slope = rules.slopes.map_or(0.0, |slopes| f64::from(slopes[head]));
+    let bias = rules.bias.map_or(0.0, |bias| bias[offset].to_f64());
+    score(rows, [slope * (key - position) as f64, bias], rules)
 }
 
 fn score<T: Float>([query, key]: [&[f64]; 2], added: [f64; 2], rules: &Rules<'_, T>) -> Expected {

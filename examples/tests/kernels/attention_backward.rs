@@ -4,6 +4,7 @@ use dsl_runtime::prelude::*;
 use fused_kernels::attention::{Attention, AttentionExtents};
 use fused_kernels::attention_backward::{AttentionBackward, reference};
 use fused_kernels::attention_reference::Rules;
+use fused_kernels::dropout::Dropout;
 use fused_kernels::float::HalfFloat;
 use fused_kernels::reference::compare;
 
@@ -37,7 +38,21 @@ fn check<T: HalfFloat>(extents: AttentionExtents, order: Order, rules: Rules<'_,
         let inputs = [0, 1, 2, 3].map(|i| order.upload(device, &host[i], shapes[i], 0));
         let view = |i: usize| inputs[i].view_strided(shapes[i], order.strides(shapes[i])).unwrap();
         let [left, right] = rules.window;
-        let attention = Attention::new(view(0), view(1), view(2)).scale(rules.scale).window(left, right);
+        let slopes = rules.slopes.map(|slopes| device.upload(slopes).unwrap());
+        let bias = rules.bias.map(|bias| device.upload(bias).unwrap());
+        let mut attention = Attention::new(view(0), view(1), view(2)).scale(rules.scale).window(left, right);
+        if let Some(softcap) = rules.softcap {
+            attention = attention.softcap(softcap);
+        }
+        if let Some(slopes) = &slopes {
+            attention = attention.alibi(slopes);
+        }
+        if let Some(bias) = &bias {
+            attention = attention.bias(bias.view([heads, queries, keys]).unwrap());
+        }
+        if let Some(Dropout { p, seed }) = rules.dropout {
+            attention = attention.dropout(p, seed);
+        }
         let mut out = device.zeros::<T>(heads * queries * elements).unwrap();
         let mut lse = device.zeros::<f32>(heads * queries).unwrap();
         attention.launch_with_lse(&device, out.view_mut(of_queries).unwrap(), &mut lse).unwrap();
@@ -90,6 +105,25 @@ fn gradients_of_windows_are_as_exact_as_stated() {
 }
 
 #[test]
+fn gradients_behind_a_cap_slopes_a_bias_and_dropout_are_as_exact_as_stated() {
+    for sequences in [[2, 2, 70, 100], [4, 1, 33, 130], [1, 1, 129, 65]] {
+        let [heads, _, queries, keys] = sequences;
+        let slopes: Vec<f32> = (0..heads).map(|head| 0.25f32.powi(head as i32 + 1)).collect();
+        let bias = normal::<bf16>(heads * queries * keys, 9);
+        let extents = |elements| extents(sequences, elements);
+        let scaled = Rules::scaled(0.1);
+        check::<bf16>(extents(64), Order::Heads, Rules { softcap: Some(1.5), ..scaled.causal() });
+        check::<bf16>(extents(128), Order::Heads, Rules { slopes: Some(&slopes), ..scaled });
+        check::<bf16>(extents(40), Order::Heads, Rules { bias: Some(&bias), ..scaled });
+        let dropout = Some(Dropout { p: 0.3, seed: 7 });
+        check::<bf16>(extents(64), Order::Heads, Rules { dropout, ..scaled.causal() });
+        let softcap = Some(2.0);
+        let all = Rules { dropout, softcap, slopes: Some(&slopes), bias: Some(&bias), ..scaled.causal() };
+        check::<bf16>(extents(160), Order::Heads, all);
+    }
+}
+
+#[test]
 fn rows_of_packed_heads_have_gradients() {
     for order in [Order::Rows, Order::RowsPadded(3)] {
         check::<bf16>(extents([4, 2, 100, 150], 64), order, Rules::scaled(0.125).causal());
@@ -108,7 +142,14 @@ fn gradients_are_those_of_finite_differences() {
         seed += 1;
         normal::<f32>(length, seed)
     });
-    let rules = Rules::scaled(0.3).causal();
+    let bias = normal::<f32>(heads * queries * keys, 20);
+    let rules = Rules {
+        softcap: Some(1.5),
+        slopes: Some(&[0.5, 0.1]),
+        bias: Some(&bias),
+        dropout: Some(Dropout { p: 0.2, seed: 3 }),
+        ..Rules::scaled(0.3).causal()
+    };
     let weighted = |inputs: &[Vec<f32>; 4]| -> f64 {
         let [rows, _] = fused_kernels::attention_reference::reference(
             [&inputs[0], &inputs[1], &inputs[2]],
@@ -160,6 +201,6 @@ fn shapes_that_do_not_fit_are_an_error_in_words() {
     assert_eq!(say(attention, 2), Ok(()));
     let found = say(attention, 3).unwrap_err();
     assert_eq!(found, "attention_backward: dk has the shape [1, 3, 2, 4], expected [1, 2, 3, 4]");
-    let found = say(attention.softcap(3.0), 2).unwrap_err();
-    assert_eq!(found, "attention_backward: there is no gradient behind a cap, slopes, a bias or dropout");
+    let found = say(attention.softcap(-3.0), 2).unwrap_err();
+    assert_eq!(found, "attention: softcap is -3, expected 1e-30 to 1e30");
 }

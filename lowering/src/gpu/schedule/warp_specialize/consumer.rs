@@ -97,6 +97,10 @@ impl Specializer<'_> {
     }
 }
 
+/// The most words that results of a loop's dots and preloaded operands A take of a consumer thread's 240 registers: the rest has addresses and
+/// operands that are converted.
+const MAX_HELD_WORDS: u32 = 200;
+
 impl ConsumerProgram<'_> {
     fn op(&mut self, schedule: &mut Schedule, mut op: Op) {
         let is_published =
@@ -260,6 +264,10 @@ impl ConsumerProgram<'_> {
                 dots.push((dot, op.results[0]));
             }
         });
+        let threads = schedule.distributed.num_warps * 32;
+        let elements = |result: Value| schedule.ty(result).shape.iter().product::<u32>() / threads;
+        let of_results = dots.iter().map(|&(_, result)| elements(result)).sum();
+        let mut room = MAX_HELD_WORDS.saturating_sub(of_results);
         for (dot, result) in dots {
             for operand in dot.smem_operands() {
                 if let (None, index) = self.by.pipeline.find(&operand.tile) {
@@ -267,16 +275,24 @@ impl ConsumerProgram<'_> {
                     self.waited.insert(index);
                     if matches!(&dot.a, OperandA::Smem(a) if a == operand) {
                         let rows = schedule.ty(result).shape[0];
-                        self.preload_operand_a(schedule, ResidentA { index, operand, rows }, variable, loc);
+                        let a = ResidentA { index, operand, rows };
+                        self.preload_operand_a(schedule, a, variable, &mut room, loc);
                     }
                 }
             }
         }
     }
 
-    /// Preloads an operand A into registers if the whole loop with this variable reads it and these are few, and releases
-    /// its buffer.
-    fn preload_operand_a(&mut self, schedule: &mut Schedule, a: ResidentA, variable: Value, loc: Loc) {
+    /// Preloads an operand A into registers if the whole loop with this variable reads it and there is room for its words, and releases its
+    /// buffer.
+    fn preload_operand_a(
+        &mut self,
+        schedule: &mut Schedule,
+        a: ResidentA,
+        variable: Value,
+        room: &mut u32,
+        loc: Loc,
+    ) {
         let ResidentA { index, operand, rows } = a;
         let load = &self.by.pipeline.resident[index];
         let dtype = schedule.distributed.func.slice(load.tile.memory).0;
@@ -285,10 +301,11 @@ impl ConsumerProgram<'_> {
             || self.uses[index] > 1
             || self.words.contains_key(&index)
             || load.last_loop != Some(variable)
-            || words.is_none()
         {
             return;
         }
+        let Some(left) = words.and_then(|words| room.checked_sub(words)) else { return };
+        *room = left;
         let from = self.resident(index);
         let ty = schedule.ty(from.buffer).stored(Storage::Words);
         let words = schedule.one(&mut self.ops, loc, SmemLoadWords { from, rows }, ty);
