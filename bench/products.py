@@ -428,15 +428,17 @@ class AttentionBackward(Attention):
             *(args[name] for name in self.inputs), 0.0, self.causal, False, scale=d**-0.5)
         args["out"].copy_(out)
         args["lse"].copy_(lse.view(heads, length, 1))
-        return {**args, "lse": args["lse"].flatten(), "delta": empty(heads * length, F32), "d_scale": d**-0.5}
+        # Where there is no bias, and there are no slopes, they are views without elements.
+        nothing = {"bias": args["q"][0, :0, :0, :0], "slopes": args["lse"].flatten()[:0]}
+        return {**args, **nothing, "lse": args["lse"].flatten(), "delta": empty(heads * length, F32)}
 
     def launches(self, case, args):
         heads, length, d, dtype = case
-        types, chosen = [NAMES[dtype]], (int(self.causal), head_tile(d, (64, 128, 256)))
+        types, chosen = [NAMES[dtype]], (int(self.causal), False, False, head_tile(d, (64, 128, 256)))
         return [Launch("attention_delta", types, lambda tile, _: tile >= d, lambda _, rows: (cdiv(length, rows), heads)),
-                Launch("attention_dq", types, lambda *consts: consts[:2] == chosen,
+                Launch("attention_dq", types, lambda *consts: consts[:4] == chosen,
                        lambda *consts: self.grid(length, heads, args["k"], consts[-2])),
-                Launch("attention_dkdv", types, lambda *consts: consts[:2] == chosen,
+                Launch("attention_dkdv", types, lambda *consts: consts[:4] == chosen,
                        lambda *consts: (cdiv(length, consts[-1]), heads))]
 
     def gradients(self, args, *backends):
@@ -460,7 +462,7 @@ class AttentionBackward(Attention):
         return args["by_torch"]()
 
     def exact(self, args):
-        scale, unit = args["d_scale"], UNIT[args["q"].dtype]
+        scale, unit = args["q"].shape[3] ** -0.5, UNIT[args["q"].dtype]
         found = [(torch.empty_like(args["q"], dtype=torch.float64), torch.empty_like(args["q"], dtype=F32)) for _ in self.outputs]
         for head in range(args["q"].shape[1]):
             q, k, v, d_out = (args[name][0, head].double() for name in (*self.inputs, "d_out"))

@@ -61,7 +61,8 @@ impl<'a, T: HalfFloat> AttentionBackward<'a, T> {
     /// Computes the gradients of queries, keys and values from that of the result, on a device or stream.
     ///
     /// # Errors
-    /// Those of [`Attention::launch_with_lse`]; if a gradient has another shape than its tensor; if there is no memory for `delta`.
+    /// Those of [`Attention::launch_with_lse`]; if a gradient has another shape than its tensor; if there are more queries of all heads than an `i32`
+    /// counts; if there is no memory for `delta`.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -83,6 +84,10 @@ impl<'a, T: HalfFloat> AttentionBackward<'a, T> {
             CHECKS.extents(name, found, wanted)?;
         }
         let AttentionExtents { heads, key_heads, queries, keys, .. } = extents;
+        if heads.saturating_mul(queries) > i32::MAX as usize {
+            let reason = format!("{heads} heads of {queries} queries are more than {} rows", i32::MAX);
+            return Err(CHECKS.error(reason));
+        }
         if key_heads * keys == 0 && heads * queries == 0 {
             return Ok(());
         }
@@ -91,14 +96,14 @@ impl<'a, T: HalfFloat> AttentionBackward<'a, T> {
             attention.score_arguments([heads, queries, keys])?;
         let [left, right] = attention.window_keys();
         let group = (heads / key_heads.max(1)).max(1) as i32;
-        let (scale, d_scale) = (for_powers(attention.scale), attention.scale);
+        let scale = for_powers(attention.scale);
         let mut delta = on.temporary::<f32>(heads * queries)?;
         attention_delta(out, d_out, delta.slice_mut())
             .grid((queries.div_ceil(DELTA_ROWS), heads))
             .launch(on)?;
         let (delta, concurrent_heads) = (delta.slice(), attention.concurrent_heads(mask, on.parallelism()));
         attention_dq(
-            q, k, v, d_out, bias, slopes, lse, delta, dq, mask, group, scale, d_scale, left, right, softcap,
+            q, k, v, d_out, bias, slopes, lse, delta, dq, mask, group, scale, left, right, softcap,
             dropout_p, seed,
         )
         .grid_by(|chosen| {
@@ -106,8 +111,8 @@ impl<'a, T: HalfFloat> AttentionBackward<'a, T> {
         })
         .launch(on)?;
         attention_dkdv(
-            q, k, v, d_out, bias, slopes, lse, delta, dk, dv, mask, group, scale, d_scale, left, right,
-            softcap, dropout_p, seed,
+            q, k, v, d_out, bias, slopes, lse, delta, dk, dv, mask, group, scale, left, right, softcap,
+            dropout_p, seed,
         )
         .grid_by(|chosen| (keys.div_ceil(chosen.constant("N")), key_heads))
         .launch(on)

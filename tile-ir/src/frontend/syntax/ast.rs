@@ -236,10 +236,8 @@ impl Kernel {
             self.options.leaves_configs_open() && names.into_iter().any(|(entry, _)| entry == name)
         };
         let measured = || self.options.lists.iter().any(|list| list.name == *name && list.measured.is_some());
-        let asked = || {
-            let condition = self.options.when.as_ref();
-            condition.is_some_and(|tokens| find_name(tokens.clone(), &name.to_string()).is_some())
-        };
+        let own = name.to_string();
+        let asked = || self.options.when.iter().any(|tokens| find_name(tokens.clone(), &own).is_some());
         matches!(generic, GenericParam::Const { .. })
             && !self.is_of_argument(generic)
             && (in_configs() || measured() || asked())
